@@ -1,0 +1,3 @@
+//! One binary: gateway and engine.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The front door: listener, stages of a request, routes.

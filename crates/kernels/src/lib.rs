@@ -1,0 +1,1 @@
+//! SIMD matrix products, attention and norms; run-time dispatch; the thread pool.

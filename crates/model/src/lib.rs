@@ -1,0 +1,5 @@
+//! Configs, weights (safetensors, GGUF), tokenizer, chat template, the forward pass.
+
+mod batch;
+
+pub use batch::{BLOCK_TOKENS, Batch, Logits, Span};

@@ -1,0 +1,1 @@
+//! What goes over the wire: OpenAI types, SSE codec, error bodies, KV events. No I/O.

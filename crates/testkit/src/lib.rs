@@ -1,0 +1,1 @@
+//! What tests share: the hash-LM executor, tiny models, free ports.
