@@ -1,0 +1,55 @@
+//! The fleet at one moment.
+
+use std::sync::Arc;
+
+use crate::worker::{Worker, WorkerId};
+
+/// A consistent list of workers, ordered by number.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    version: u64,
+    workers: Vec<Arc<Worker>>,
+}
+
+impl Snapshot {
+    pub(super) fn new(version: u64, mut workers: Vec<Arc<Worker>>) -> Self {
+        workers.sort_unstable_by_key(|worker| worker.id());
+        Self { version, workers }
+    }
+
+    /// Grows with every change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// All workers, draining ones included.
+    pub fn workers(&self) -> &[Arc<Worker>] {
+        &self.workers
+    }
+
+    /// The workers of a pool.
+    pub fn pool<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Arc<Worker>> {
+        self.workers
+            .iter()
+            .filter(move |worker| worker.spec().pool == pool)
+    }
+
+    /// The worker of this number.
+    pub fn get(&self, id: WorkerId) -> Option<&Arc<Worker>> {
+        let place = self
+            .workers
+            .binary_search_by_key(&id, |worker| worker.id())
+            .ok()?;
+        self.workers.get(place)
+    }
+
+    /// The worker of this name. One that drains under a name that is in use again is found last.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Worker>> {
+        let called = |worker: &&Arc<Worker>| worker.name() == name;
+        self.workers
+            .iter()
+            .filter(called)
+            .find(|worker| worker.draining().is_none())
+            .or_else(|| self.workers.iter().find(called))
+    }
+}

@@ -1,0 +1,398 @@
+//! One worker: what is configured, what was seen, and what may be sent to it.
+//!
+//! Readers on the way of a request never wait: the last sighting is swapped in whole, and the lock around
+//! health and breaker is held for a few instructions by whoever has news.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
+
+use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
+use crate::health::{Candidate, Condition, DrainReason, Draining, Health, HealthConfig, Signal};
+use crate::kv_events::EventCounters;
+use crate::observe::{Observation, Rates, Smoothed};
+use crate::spec::WorkerSpec;
+
+/// A worker's number in the fleet. Small and dense: a freed number is given out again, after everybody
+/// who listens to KV events was told that its owner is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u16);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", self.0)
+    }
+}
+
+/// What a scrape showed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sighting {
+    /// The page.
+    pub observation: Observation,
+    /// Against the page before; `None` for the first.
+    pub rates: Option<Rates>,
+    /// Speeds, smoothed.
+    pub smoothed: Smoothed,
+    /// When it came.
+    pub at: Instant,
+}
+
+impl Sighting {
+    /// A page seen after this one, or as the first.
+    pub(crate) fn next(before: Option<&Self>, observation: Observation, at: Instant) -> Self {
+        let Some(before) = before else {
+            return Self {
+                observation,
+                rates: None,
+                smoothed: Smoothed::default(),
+                at,
+            };
+        };
+        let elapsed = at.saturating_duration_since(before.at);
+        let rates = Rates::between(&before.observation, &observation, elapsed);
+        let smoothed = before.smoothed.with(&rates, elapsed);
+        Self {
+            observation,
+            rates: Some(rates),
+            smoothed,
+            at,
+        }
+    }
+}
+
+/// What became of scrapes and probes. Counted here, named and exported by the gateway.
+#[derive(Debug, Default)]
+pub struct ScrapeCounters {
+    pub(crate) scrapes: AtomicU64,
+    pub(crate) scrapes_failed: AtomicU64,
+    pub(crate) probes: AtomicU64,
+    pub(crate) probes_failed: AtomicU64,
+}
+
+/// A reading of [`ScrapeCounters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScrapeCounts {
+    /// Metrics pages asked for.
+    pub scrapes: u64,
+    /// Of these, failed.
+    pub scrapes_failed: u64,
+    /// Probes sent.
+    pub probes: u64,
+    /// Of these, failed.
+    pub probes_failed: u64,
+}
+
+impl ScrapeCounters {
+    /// The counters now.
+    pub fn read(&self) -> ScrapeCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ScrapeCounts {
+            scrapes: get(&self.scrapes),
+            scrapes_failed: get(&self.scrapes_failed),
+            probes: get(&self.probes),
+            probes_failed: get(&self.probes_failed),
+        }
+    }
+
+    pub(crate) fn count(total: &AtomicU64, failures: &AtomicU64, failed: bool) {
+        total.fetch_add(1, Ordering::Relaxed);
+        failures.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Judgement {
+    health: Health,
+    breaker: Breaker,
+}
+
+/// A worker of the fleet.
+#[derive(Debug)]
+pub struct Worker {
+    id: WorkerId,
+    spec: WorkerSpec,
+    sighting: ArcSwapOption<Sighting>,
+    judgement: Mutex<Judgement>,
+    in_flight: AtomicU32,
+    /// KV event counters.
+    pub events: Arc<EventCounters>,
+    /// Scrape and probe counters.
+    pub scrapes: ScrapeCounters,
+    pub(crate) probe_now: Notify,
+    pub(crate) scrape_now: Notify,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        id: WorkerId,
+        spec: WorkerSpec,
+        health: HealthConfig,
+        breaker: BreakerConfig,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            spec,
+            sighting: ArcSwapOption::empty(),
+            judgement: Mutex::new(Judgement {
+                health: Health::new(health),
+                breaker: Breaker::new(breaker, now),
+            }),
+            in_flight: AtomicU32::new(0),
+            events: Arc::default(),
+            scrapes: ScrapeCounters::default(),
+            probe_now: Notify::new(),
+            scrape_now: Notify::new(),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// What was configured.
+    pub fn spec(&self) -> &WorkerSpec {
+        &self.spec
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        self.spec.name()
+    }
+
+    /// The last page of metrics, if any came.
+    pub fn sighting(&self) -> Option<Arc<Sighting>> {
+        self.sighting.load_full()
+    }
+
+    /// Age of the last page.
+    pub fn metrics_age(&self, now: Instant) -> Option<Duration> {
+        let seen = self.sighting.load();
+        seen.as_ref()
+            .map(|seen| now.saturating_duration_since(seen.at))
+    }
+
+    /// Health and breaker together, for [`crate::health::standings`].
+    pub fn candidate(&self, now: Instant) -> Candidate {
+        let judgement = self.judgement();
+        Candidate {
+            condition: judgement.health.condition(now),
+            breaker: judgement.breaker.state(now),
+            admits: judgement.breaker.would_admit(now),
+        }
+    }
+
+    /// How it is.
+    pub fn condition(&self, now: Instant) -> Condition {
+        self.judgement().health.condition(now)
+    }
+
+    /// How it would be if it were not draining.
+    pub fn underlying_condition(&self, now: Instant) -> Condition {
+        self.judgement().health.underlying(now)
+    }
+
+    /// Whether requests are running there and nothing moves.
+    pub fn is_wedged(&self, now: Instant) -> bool {
+        self.judgement().health.is_wedged(now)
+    }
+
+    /// Where its breaker stands.
+    pub fn breaker(&self, now: Instant) -> BreakerState {
+        self.judgement().breaker.state(now)
+    }
+
+    /// Whether it is draining, why and since when.
+    pub fn draining(&self) -> Option<Draining> {
+        self.judgement().health.draining()
+    }
+
+    /// Gives it nothing new. What it has, it finishes.
+    pub fn drain(&self, reason: DrainReason, now: Instant) {
+        let changed = {
+            let mut judgement = self.judgement();
+            let before = judgement.health.draining().map(|draining| draining.reason);
+            judgement.health.drain(reason, now);
+            before != Some(reason)
+        };
+        if changed {
+            tracing::info!(worker = %self.name(), reason = reason.word(), "worker drains");
+        }
+    }
+
+    /// Takes it back into service.
+    pub fn undrain(&self, now: Instant) {
+        self.judgement().health.undrain(now);
+    }
+
+    /// Requests open there from this process.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Begins a request; `None` while the breaker is open.
+    ///
+    /// The attempt counts as in flight until it is dropped, so it belongs into whatever lives as long as
+    /// the stream does.
+    pub fn begin(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
+        let permit = self.judgement().breaker.admit(now)?;
+        Some(self.attempt(Some(permit)))
+    }
+
+    /// Begins a request whatever the breaker says: for a worker chosen in panic.
+    pub fn begin_anyway(self: &Arc<Self>, now: Instant) -> Attempt {
+        let permit = self.judgement().breaker.admit(now);
+        self.attempt(permit)
+    }
+
+    fn attempt(self: &Arc<Self>, permit: Option<Permit>) -> Attempt {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        Attempt {
+            worker: Arc::clone(self),
+            permit,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal, now: Instant) -> bool {
+        let (before, after, again) = {
+            let mut judgement = self.judgement();
+            let before = judgement.health.condition(now);
+            let again = judgement.health.signal(signal, now);
+            (before, judgement.health.condition(now), again)
+        };
+        if before.word() != after.word() {
+            self.log_change(before, after);
+            if matches!(before, Condition::Down(_) | Condition::Starting) {
+                self.scrape_now.notify_one();
+            }
+        }
+        again
+    }
+
+    pub(crate) fn observed(&self, observation: Observation, now: Instant) {
+        let (before, after) = {
+            let mut judgement = self.judgement();
+            let before = judgement.health.condition(now);
+            judgement.health.observed(&observation, now);
+            (before, judgement.health.condition(now))
+        };
+        if before.word() != after.word() {
+            self.log_change(before, after);
+        }
+        let last = self.sighting.load_full();
+        let sighting = Sighting::next(last.as_deref(), observation, now);
+        if sighting.rates.as_ref().is_some_and(|rates| rates.restarted) {
+            tracing::warn!(worker = %self.name(), "worker restarted: its counters begin anew");
+        }
+        self.sighting.store(Some(Arc::new(sighting)));
+    }
+
+    pub(crate) fn has_no_metrics(&self) {
+        self.judgement().health.has_no_metrics();
+        self.sighting.store(None);
+    }
+
+    fn log_change(&self, before: Condition, after: Condition) {
+        let (name, before) = (self.name(), before.word());
+        match after {
+            Condition::Healthy { .. } | Condition::Starting | Condition::Draining(_) => {
+                tracing::info!(worker = %name, before, now = after.word(), "worker's condition changed");
+            }
+            _ => {
+                tracing::warn!(worker = %name, before, now = after.word(), "worker's condition changed");
+            }
+        }
+    }
+
+    fn judgement(&self) -> MutexGuard<'_, Judgement> {
+        self.judgement
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request met that is the worker's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// No connection.
+    Unreachable,
+    /// The connection broke before or in the middle of the answer.
+    Reset,
+    /// Nothing came in time.
+    TimedOut,
+    /// A 5xx that does not say "busy".
+    ServerError,
+    /// An answer that is not HTTP or not what was asked for.
+    Garbled,
+}
+
+/// A request on its way to a worker and back. Counts as in flight until dropped; dropped without a
+/// verdict it was broken off by the client, which is held against nobody.
+#[derive(Debug)]
+pub struct Attempt {
+    worker: Arc<Worker>,
+    permit: Option<Permit>,
+}
+
+impl Attempt {
+    /// The worker it goes to.
+    pub fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+
+    /// The worker answered with this status: head received, body still to come. The breaker learns of it
+    /// at once; a fault later in the stream is told by [`Self::failed`].
+    pub fn answered(&mut self, status: u16, has_retry_after: bool, now: Instant) {
+        self.settle(Outcome::of_status(status, has_retry_after), now);
+        self.worker.signal(Signal::Alive, now);
+    }
+
+    /// A piece of the stream came: the worker is not wedged. Cheap enough for now and then, too dear for
+    /// every token.
+    pub fn moved(&self, now: Instant) {
+        self.worker.judgement().health.moved(now);
+    }
+
+    /// The worker failed the request.
+    pub fn failed(&mut self, fault: Fault, now: Instant) {
+        if self.permit.is_none() {
+            // Settled when the head came, so this is a stream lost half-way: a fact of its own.
+            self.permit = self.worker.judgement().breaker.admit(now);
+        }
+        self.settle(Outcome::Fault, now);
+        let signal = match fault {
+            Fault::Unreachable => Signal::Unreachable,
+            Fault::Reset => Signal::Reset,
+            Fault::TimedOut | Fault::ServerError | Fault::Garbled => return,
+        };
+        if self.worker.signal(signal, now) {
+            self.worker.probe_now.notify_one();
+        }
+    }
+
+    fn settle(&mut self, outcome: Outcome, now: Instant) {
+        let Some(permit) = self.permit.take() else {
+            return;
+        };
+        if self.worker.judgement().breaker.settle(permit, outcome, now) {
+            tracing::warn!(worker = %self.worker.name(), "circuit breaker opened");
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.worker.in_flight.fetch_sub(1, Ordering::AcqRel);
+        if let Some(permit) = self.permit.take() {
+            let mut judgement = self.worker.judgement();
+            judgement
+                .breaker
+                .settle(permit, Outcome::Neutral, Instant::now());
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The fleet on real sockets.
+
+mod kv_events;
+mod support;
+mod workers;
