@@ -29,7 +29,9 @@ pub enum GatewayError {
         path: PathBuf,
     },
     /// A socket for KV events cannot be opened.
-    #[error("cannot publish kv events on {endpoint}: {reason}; use an address like tcp://127.0.0.1:5557")]
+    #[error(
+        "cannot publish kv events on {endpoint}: {reason}; use an address like tcp://127.0.0.1:5557"
+    )]
     KvEvents {
         /// Where we wanted to publish.
         endpoint: String,

@@ -28,14 +28,18 @@ pub(crate) async fn read_json_body(headers: &HeaderMap, body: Body) -> Result<By
     if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
-        .await
-        .map_err(|_| {
-            ApiError::new(
-                ErrorKind::Timeout,
-                format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()),
-            )
-        })?;
+    let collected =
+        tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
+            .await
+            .map_err(|_| {
+                ApiError::new(
+                    ErrorKind::Timeout,
+                    format!(
+                        "the body did not arrive within {} s",
+                        BODY_TIMEOUT.as_secs()
+                    ),
+                )
+            })?;
     match collected {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
@@ -90,10 +94,9 @@ pub(crate) fn refuse(error: &ApiError) -> Response {
         );
     }
     if error.kind() == ErrorKind::Authentication {
-        response.headers_mut().insert(
-            header::WWW_AUTHENTICATE,
-            HeaderValue::from_static("Bearer"),
-        );
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }

@@ -1,6 +1,6 @@
 //! The front door: listener, stages of a request, routes.
 //!
-//! [`pipeline`] tells the way of a request from top to bottom. Around it stand the [`Server`] (sockets,
+//! `pipeline.rs` tells the way of a request from top to bottom. Around it stand the [`Server`] (sockets,
 //! connections, draining), the routes that need no pipeline (health, models, metrics) and the publisher
 //! of KV events. Whatever generates is behind the [`Worker`] trait; whatever turns text into tokens is
 //! behind [`Codec`].
@@ -13,7 +13,7 @@ mod http_io;
 mod keys;
 pub mod kv_events;
 mod metrics;
-pub mod pipeline;
+mod pipeline;
 mod record;
 mod routes;
 mod server;

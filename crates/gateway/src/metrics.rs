@@ -12,8 +12,8 @@ use prometheus_client::registry::Registry;
 
 /// Seconds; wide enough for a health check and for a long answer.
 const DURATION_BUCKETS: [f64; 20] = [
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
-    40.0, 80.0, 160.0,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0,
 ];
 
 /// How a request ended.
@@ -135,7 +135,10 @@ mod tests {
         metrics.encode(&mut openmetrics);
         openmetrics.push_str("# EOF\n");
         let text = to_prometheus_text(&openmetrics);
-        assert!(text.contains("# TYPE forespeak_http_requests_total counter\n"), "{text}");
+        assert!(
+            text.contains("# TYPE forespeak_http_requests_total counter\n"),
+            "{text}"
+        );
         assert!(
             text.contains(
                 "forespeak_http_requests_total{route=\"/v1/completions\",status=\"200\"} 1\n"

@@ -56,7 +56,8 @@ impl Record {
     }
 
     pub(crate) fn note_first_token(&mut self) {
-        self.first_token.get_or_insert_with(|| self.arrived.elapsed());
+        self.first_token
+            .get_or_insert_with(|| self.arrived.elapsed());
     }
 
     pub(crate) fn answered(&mut self) {

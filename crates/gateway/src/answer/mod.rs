@@ -13,7 +13,11 @@ use crate::gateway::Gateway;
 use crate::record::Record;
 use crate::stages::Dispatched;
 
-pub(crate) async fn answer(gateway: &Arc<Gateway>, request: Dispatched, record: Record) -> Response {
+pub(crate) async fn answer(
+    gateway: &Arc<Gateway>,
+    request: Dispatched,
+    record: Record,
+) -> Response {
     match request.shape.stream {
         None => collect::collect(gateway, request, record).await,
         Some(options) => stream::stream(gateway, request, options, record),

@@ -98,7 +98,8 @@ impl Pieces {
         finish: Option<&Finish>,
     ) {
         let shows_tokens = self.shape.logprobs || self.shape.return_token_ids;
-        if text.is_empty() && finish.is_none() && !(shows_tokens && !tokens.is_empty()) {
+        let says_nothing = text.is_empty() && (tokens.is_empty() || !shows_tokens);
+        if says_nothing && finish.is_none() {
             return;
         }
         let index = place * self.n + choice;

@@ -29,7 +29,8 @@ pub(super) async fn one(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    let allowed = require_key(&gateway.keys, &headers).and_then(|()| require_model(&gateway, Some(&id)));
+    let allowed =
+        require_key(&gateway.keys, &headers).and_then(|()| require_model(&gateway, Some(&id)));
     match allowed {
         Ok(()) => json(&card(&gateway, &id)),
         Err(error) => refuse(&error),

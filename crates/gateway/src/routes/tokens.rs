@@ -35,10 +35,7 @@ pub(super) async fn detokenize(
     }
 }
 
-async fn tokens_of(
-    gateway: &Gateway,
-    request: Request<Body>,
-) -> Result<TokenizeAnswer, ApiError> {
+async fn tokens_of(gateway: &Gateway, request: Request<Body>) -> Result<TokenizeAnswer, ApiError> {
     let (parts, body) = request.into_parts();
     require_key(&gateway.keys, &parts.headers)?;
     let body = read_json_body(&parts.headers, body).await?;
@@ -48,7 +45,9 @@ async fn tokens_of(
     let codec = &gateway.model.codec;
     let tokens = match request.input {
         TokenizeInput::Text(text) => {
-            encode_text(codec, text, request.add_special_tokens).await?.0
+            encode_text(codec, text, request.add_special_tokens)
+                .await?
+                .0
         }
         TokenizeInput::Chat(conversation) => {
             render_conversation(codec, conversation, request.add_special_tokens).await?
@@ -68,10 +67,7 @@ async fn tokens_of(
     })
 }
 
-async fn text_of(
-    gateway: &Gateway,
-    request: Request<Body>,
-) -> Result<DetokenizeAnswer, ApiError> {
+async fn text_of(gateway: &Gateway, request: Request<Body>) -> Result<DetokenizeAnswer, ApiError> {
     let (parts, body) = request.into_parts();
     require_key(&gateway.keys, &parts.headers)?;
     let body = read_json_body(&parts.headers, body).await?;

@@ -32,10 +32,7 @@ pub(crate) struct TokenizedPrompt {
     pub(crate) echo: String,
 }
 
-pub(crate) async fn tokenize(
-    gateway: &Gateway,
-    request: Validated,
-) -> Result<Tokenized, ApiError> {
+pub(crate) async fn tokenize(gateway: &Gateway, request: Validated) -> Result<Tokenized, ApiError> {
     let codec = &gateway.model.codec;
     let prompts = match request.input {
         Input::Chat(conversation) => {
@@ -52,16 +49,22 @@ pub(crate) async fn tokenize(
             let mut tokenized = Vec::with_capacity(prompts.len());
             for prompt in prompts {
                 let (tokens, text) = match prompt {
-                    Prompt::Text(text) => {
-                        encode_text(codec, text, add_special_tokens).await?
-                    }
+                    Prompt::Text(text) => encode_text(codec, text, add_special_tokens).await?,
                     Prompt::Tokens(tokens) => {
                         let echo = request.shape.echo;
-                        let text = if echo { decode(codec, &tokens)? } else { String::new() };
+                        let text = if echo {
+                            decode(codec, &tokens)?
+                        } else {
+                            String::new()
+                        };
                         (tokens, text)
                     }
                 };
-                let echo = if request.shape.echo { text } else { String::new() };
+                let echo = if request.shape.echo {
+                    text
+                } else {
+                    String::new()
+                };
                 tokenized.push(TokenizedPrompt { tokens, echo });
             }
             tokenized

@@ -125,7 +125,10 @@ fn completion(
 pub(crate) fn require_model(gateway: &Gateway, asked: Option<&str>) -> Result<(), ApiError> {
     match asked {
         Some(name) if !gateway.model.answers_to(name) => {
-            let shown: String = name.chars().take(protocol::limits::MAX_NAME_BYTES).collect();
+            let shown: String = name
+                .chars()
+                .take(protocol::limits::MAX_NAME_BYTES)
+                .collect();
             Err(ApiError::new(
                 ErrorKind::NotFound,
                 format!(
