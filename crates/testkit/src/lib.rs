@@ -1,1 +1,3 @@
 //! What tests share: the hash-LM executor, tiny models, free ports.
+
+pub mod tiny_models;

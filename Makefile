@@ -1,0 +1,39 @@
+# `make` alone lists what there is to do.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+.PHONY: help setup serve build test test-rust test-openai lint bench-engine bench-kernels clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## check for, and as root install, what building needs
+	@scripts/setup
+
+serve: setup ## build, then answer OpenAI requests on 127.0.0.1:8080 (ARGS="--model PATH" for another model)
+	cargo run --release --locked -- serve $(ARGS)
+
+build: setup
+	cargo build --release --locked
+
+test: test-rust test-openai ## every test that needs no GPU and no other server
+
+test-rust: setup ## unit, integration and documentation tests
+	cargo test --workspace --locked
+
+test-openai: build ## the official OpenAI client against the running binary
+	scripts/test-openai
+
+lint: setup ## formatting, clippy with warnings denied, dependency policy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	scripts/deny
+
+bench-engine: build ## the engine against llama.cpp on the same files, in the same run
+	scripts/bench/engine
+
+bench-kernels: setup ## matrix products against the memory roof
+	cargo bench -p forespeak-kernels --locked
+
+clean: ## remove build outputs
+	cargo clean
