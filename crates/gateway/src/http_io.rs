@@ -1,0 +1,118 @@
+//! Reading bodies within bounds and answering in OpenAI's shape: the only place that turns refusals
+//! and values into HTTP.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use protocol::limits::MAX_BODY_BYTES;
+use protocol::{ApiError, ErrorKind, headers};
+use serde::Serialize;
+
+/// A body that trickles in longer than this is given up.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// When a refused request may be tried again: about the time in which a queue moves.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// Reads a JSON body within [`MAX_BODY_BYTES`] and [`BODY_TIMEOUT`].
+pub(crate) async fn read_json_body(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+    require_json(headers)?;
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok())
+        .and_then(|length| length.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Err(too_large());
+    }
+    let collected =
+        tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
+            .await
+            .map_err(|_| {
+                ApiError::new(
+                    ErrorKind::Timeout,
+                    format!(
+                        "the body did not arrive within {} s",
+                        BODY_TIMEOUT.as_secs()
+                    ),
+                )
+            })?;
+    match collected {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(ApiError::new(
+            ErrorKind::InvalidRequest,
+            format!("the body could not be read: {error}"),
+        )),
+    }
+}
+
+fn too_large() -> ApiError {
+    ApiError::new(
+        ErrorKind::TooLarge,
+        format!("the body is larger than {MAX_BODY_BYTES} bytes; send less in one request"),
+    )
+}
+
+/// Forms are refused because that is what `curl -d` sends by default; no declaration at all is taken
+/// for JSON.
+fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(declared) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let media_type = declared
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    let subtype = media_type.strip_prefix("application/");
+    if subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json")) {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        ErrorKind::UnsupportedMediaType,
+        format!("content-type {media_type:?} is not JSON; send \"content-type: application/json\""),
+    ))
+}
+
+/// A refusal as an answer.
+pub(crate) fn refuse(error: &ApiError) -> Response {
+    let status =
+        StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json_bytes(error.to_json());
+    *response.status_mut() = status;
+    if matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::Unavailable) {
+        response.headers_mut().insert(
+            headers::RETRY_AFTER,
+            HeaderValue::from_static(RETRY_AFTER_SECONDS),
+        );
+    }
+    if error.kind() == ErrorKind::Authentication {
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// A value as an answer.
+pub(crate) fn json<T: Serialize>(value: &T) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => json_bytes(body),
+        Err(error) => refuse(&ApiError::new(
+            ErrorKind::Internal,
+            format!("the answer could not be written: {error}"),
+        )),
+    }
+}
+
+fn json_bytes(body: Vec<u8>) -> Response {
+    let content_type = HeaderValue::from_static(headers::JSON);
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+}
