@@ -12,12 +12,15 @@ mod executor;
 mod generation;
 mod metrics;
 mod request;
+mod sampling;
+mod scheduler;
+mod text;
 mod vocabulary;
 mod worker;
 
 pub use blocks::{BlockHash, KvEvent, KvEventBatch};
 pub use config::EngineConfig;
-pub use engine::Engine;
+pub use engine::{Engine, Stepper};
 pub use error::{RefusalKind, StartError, SubmitError};
 pub use executor::{ExecuteError, Executor};
 pub use generation::Generation;
