@@ -18,10 +18,12 @@ mod record;
 mod routes;
 mod server;
 mod stages;
+mod traffic;
 mod worker;
 
 pub use error::GatewayError;
 pub use gateway::{Gateway, ServedModel};
 pub use keys::ApiKeys;
 pub use server::{Server, ServerConfig, StopSwitch};
+pub use traffic::Traffic;
 pub use worker::{Codec, Load, Worker};
