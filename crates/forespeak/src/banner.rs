@@ -115,7 +115,10 @@ mod tests {
     #[test]
     fn the_curl_line_fits_the_server() {
         let text = banner().to_string();
-        assert!(text.contains("curl http://127.0.0.1:80/v1/chat/completions"), "{text}");
+        assert!(
+            text.contains("curl http://127.0.0.1:80/v1/chat/completions"),
+            "{text}"
+        );
         assert!(text.contains("Bearer $API_KEY"));
         let plain = Banner {
             needs_key: false,
@@ -123,6 +126,9 @@ mod tests {
             ..banner()
         };
         let text = plain.to_string();
-        assert!(text.contains("/v1/completions") && !text.contains("Bearer"), "{text}");
+        assert!(
+            text.contains("/v1/completions") && !text.contains("Bearer"),
+            "{text}"
+        );
     }
 }

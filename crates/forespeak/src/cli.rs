@@ -11,9 +11,11 @@ use crate::size::ByteSize;
 /// Serves language models on this machine, as OpenAI's clients expect it.
 #[derive(Debug, Parser)]
 #[command(name = "forespeak", version, arg_required_else_help = true)]
-#[command(after_help = "Start with `forespeak serve`, then ask it something:\n\n  \
+#[command(
+    after_help = "Start with `forespeak serve`, then ask it something:\n\n  \
     curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\\n    \
-    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Once upon a time\"}]}'")]
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Once upon a time\"}]}'"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -58,7 +60,13 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) kv_events: KvEventOptions,
     /// How log lines look
-    #[arg(long, value_enum, default_value_t, env = "FORESPEAK_LOG_FORMAT", help_heading = "Output")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "FORESPEAK_LOG_FORMAT",
+        help_heading = "Output"
+    )]
     pub(crate) log_format: LogFormat,
 }
 
@@ -66,7 +74,12 @@ pub(crate) struct ServeOptions {
 #[command(next_help_heading = "Network")]
 pub(crate) struct HttpOptions {
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "FORESPEAK_LISTEN")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "FORESPEAK_LISTEN"
+    )]
     pub(crate) listen: SocketAddr,
     /// A file with one API key a line; without it everyone who reaches the address may ask
     #[arg(long, value_name = "FILE", env = "FORESPEAK_API_KEY_FILE")]
@@ -83,7 +96,12 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "PATH", env = "FORESPEAK_MODEL")]
     pub(crate) model: Option<PathBuf>,
     /// The name clients ask for; may be repeated [default: the name of the file or folder]
-    #[arg(long, value_name = "NAME", env = "FORESPEAK_SERVED_MODEL_NAME", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "FORESPEAK_SERVED_MODEL_NAME",
+        value_delimiter = ','
+    )]
     pub(crate) served_model_name: Vec<String>,
     /// Shrink float weights while loading
     #[arg(long, value_enum, value_name = "FORMAT", env = "FORESPEAK_QUANTIZE")]
@@ -133,10 +151,21 @@ pub(crate) struct KvEventOptions {
     #[arg(long, value_name = "ENDPOINT", env = "FORESPEAK_KV_EVENTS_ENDPOINT")]
     pub(crate) kv_events_endpoint: Option<String>,
     /// Answer listeners that missed some, such as tcp://127.0.0.1:5558
-    #[arg(long, value_name = "ENDPOINT", requires = "kv_events_endpoint", env = "FORESPEAK_KV_EVENTS_REPLAY_ENDPOINT")]
+    #[arg(
+        long,
+        value_name = "ENDPOINT",
+        requires = "kv_events_endpoint",
+        env = "FORESPEAK_KV_EVENTS_REPLAY_ENDPOINT"
+    )]
     pub(crate) kv_events_replay_endpoint: Option<String>,
     /// The topic under which they are published
-    #[arg(long, value_name = "TOPIC", default_value = "", hide_default_value = true, env = "FORESPEAK_KV_EVENTS_TOPIC")]
+    #[arg(
+        long,
+        value_name = "TOPIC",
+        default_value = "",
+        hide_default_value = true,
+        env = "FORESPEAK_KV_EVENTS_TOPIC"
+    )]
     pub(crate) kv_events_topic: String,
 }
 

@@ -19,10 +19,7 @@ pub(crate) struct Loaded {
     pub(crate) compute: Arc<Compute>,
 }
 
-pub(crate) fn load(
-    options: &ModelOptions,
-    engine: &EngineOptions,
-) -> Result<Loaded, CommandError> {
+pub(crate) fn load(options: &ModelOptions, engine: &EngineOptions) -> Result<Loaded, CommandError> {
     let (source, name) = source(options)?;
     let chat_template = options
         .chat_template

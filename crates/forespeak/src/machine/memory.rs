@@ -49,9 +49,8 @@ fn cgroup_headroom(own_groups: &str, root: &Path) -> Option<u64> {
 }
 
 fn headroom_upwards(root: &Path, path: &str, limit: &str, usage: &str) -> Option<u64> {
-    let read = |file: PathBuf| -> Option<u64> {
-        std::fs::read_to_string(file).ok()?.trim().parse().ok()
-    };
+    let read =
+        |file: PathBuf| -> Option<u64> { std::fs::read_to_string(file).ok()?.trim().parse().ok() };
     let group = root.join(path.trim_start_matches('/'));
     group
         .ancestors()
@@ -93,6 +92,9 @@ mod tests {
         let group = root.path().join("memory/x");
         std::fs::create_dir_all(&group).unwrap();
         std::fs::write(group.join("memory.limit_in_bytes"), "50").unwrap();
-        assert_eq!(cgroup_headroom("4:memory:/x\n0::/\n", root.path()), Some(50));
+        assert_eq!(
+            cgroup_headroom("4:memory:/x\n0::/\n", root.path()),
+            Some(50)
+        );
     }
 }
