@@ -5,6 +5,7 @@
 
 mod blocks;
 mod config;
+mod cpu;
 mod door;
 mod engine;
 mod error;
@@ -20,6 +21,7 @@ mod worker;
 
 pub use blocks::{BlockHash, KvEvent, KvEventBatch};
 pub use config::EngineConfig;
+pub use cpu::{CpuExecutor, blocks_for_memory};
 pub use engine::{Engine, Stepper};
 pub use error::{RefusalKind, StartError, SubmitError};
 pub use executor::{ExecuteError, Executor};

@@ -22,6 +22,28 @@ pub trait Vocabulary: Send + Sync {
     }
 }
 
+impl Vocabulary for model::Tokenizer {
+    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.token_bytes(id)
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        self.is_special(id)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size()
+    }
+
+    fn eos(&self) -> &[u32] {
+        self.eos()
+    }
+
+    fn strips_leading_space(&self) -> bool {
+        self.strips_leading_space()
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::Vocabulary;

@@ -8,9 +8,12 @@ mod common;
 use std::sync::Arc;
 
 use common::{Answer, Random, request};
-use forespeak_engine::{Engine, EngineConfig, Executor, Request, Sampling, Vocabulary};
-use model::BLOCK_TOKENS;
+use forespeak_engine::{
+    CpuExecutor, Engine, EngineConfig, Executor, Request, Sampling, Vocabulary,
+};
+use model::{BLOCK_TOKENS, Compute, KvType, LoadOptions, LoadedModel, Model, ModelSource, Tier};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
+use testkit::tiny_models::{TinyFormat, TinyModel};
 
 const PROMPT: usize = 45;
 const ANSWER: usize = 30;
@@ -46,6 +49,23 @@ fn requests(vocab: usize) -> Vec<Request> {
             request(prompt, sampling)
         })
         .collect()
+}
+
+fn load(format: TinyFormat, threads: usize) -> LoadedModel {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    let recipe = TinyModel {
+        format,
+        ..TinyModel::default()
+    };
+    recipe.write_gguf(&path).unwrap();
+    let options = LoadOptions {
+        quantize: None,
+        chat_template: None,
+        compute: Arc::new(Compute::new(Tier::detect(), threads)),
+        progress: &|_| {},
+    };
+    Model::load(&ModelSource::Path(path), &options).unwrap()
 }
 
 fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<Answer> {
@@ -90,14 +110,14 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
     answers
 }
 
-fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>) {
-    let plain = Way {
-        batch: 1,
-        chunk: 1024,
-        warm: false,
-        tight: false,
-    };
-    let expected = answers(make, vocabulary, plain);
+const PLAIN: Way = Way {
+    batch: 1,
+    chunk: 1024,
+    warm: false,
+    tight: false,
+};
+
+fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[Answer]) {
     assert!(expected.iter().all(|a| a.ids().len() == ANSWER));
     for batch in [1, 3, 8] {
         for chunk in [7, 16, 40] {
@@ -110,7 +130,7 @@ fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>) {
                 };
                 for (i, (got, expected)) in answers(make, vocabulary, way)
                     .iter()
-                    .zip(&expected)
+                    .zip(expected)
                     .enumerate()
                 {
                     assert_eq!(got.essence(), expected.essence(), "request {i}, {way:?}");
@@ -123,5 +143,37 @@ fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>) {
 #[test]
 fn the_hash_lm_answers_the_same_in_every_way() {
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(ToyVocabulary);
-    check_all_ways(&|blocks| Box::new(HashLm::new(blocks)), &vocabulary);
+    let make = |blocks| -> Box<dyn Executor> { Box::new(HashLm::new(blocks)) };
+    let expected = answers(&make, &vocabulary, PLAIN);
+    check_all_ways(&make, &vocabulary, &expected);
+}
+
+/// Also across numbers of threads: all are held against what one thread gives.
+fn check_model(format: TinyFormat, kv_type: KvType) {
+    let mut expected: Option<Vec<Answer>> = None;
+    for threads in [1, 2] {
+        let (model, tokenizer, _) = load(format, threads).into_parts();
+        let model = Arc::new(model);
+        let vocabulary: Arc<dyn Vocabulary> = tokenizer;
+        let make = |blocks| -> Box<dyn Executor> {
+            Box::new(CpuExecutor::new(Arc::clone(&model), blocks, kv_type).unwrap())
+        };
+        let expected = expected.get_or_insert_with(|| answers(&make, &vocabulary, PLAIN));
+        check_all_ways(&make, &vocabulary, expected);
+    }
+}
+
+#[test]
+fn a_model_with_f16_cache_answers_the_same_in_every_way() {
+    check_model(TinyFormat::F32, KvType::F16);
+}
+
+#[test]
+fn a_quantised_model_with_f16_cache_answers_the_same_in_every_way() {
+    check_model(TinyFormat::Q8_0, KvType::F16);
+}
+
+#[test]
+fn a_quantised_model_with_int8_cache_answers_the_same_in_every_way() {
+    check_model(TinyFormat::Q8_0, KvType::Int8);
 }
