@@ -19,22 +19,13 @@ pub(super) fn message(message: &Json) -> Result<Value, ModelError> {
     let mut pairs: Vec<(&str, Value)> = Vec::with_capacity(fields.len());
     for (name, value) in fields {
         let value = match (name.as_str(), value) {
-            ("content", Json::Array(_)) => Value::from(text(value)?),
+            ("content", Json::Array(parts)) => Value::from(joined(parts)?),
             ("tool_calls", Json::Array(calls)) => calls.iter().map(tool_call).collect(),
             _ => json::to_value(value),
         };
         pairs.push((name, value));
     }
     Ok(Value::from_pairs(pairs))
-}
-
-/// The text of a content; `None` if there is none.
-pub(super) fn text(content: &Json) -> Result<Option<String>, ModelError> {
-    match content {
-        Json::String(text) => Ok(Some(text.clone())),
-        Json::Array(parts) => joined(parts).map(Some),
-        _ => Ok(None),
-    }
 }
 
 fn joined(parts: &[Json]) -> Result<String, ModelError> {

@@ -6,7 +6,6 @@
 
 mod clock;
 mod content;
-mod continued;
 mod generation_tags;
 mod json;
 
@@ -41,8 +40,6 @@ pub struct Conversation<'a> {
     pub tools: Option<&'a [Json]>,
     /// End with the opening of an answer.
     pub add_generation_prompt: bool,
-    /// Leave the last message open for the model to go on with it.
-    pub continue_final_message: bool,
     /// What the request says to the template itself (`chat_template_kwargs`).
     pub arguments: Option<&'a Map<String, Json>>,
     /// The time that templates see which print the date.
@@ -73,7 +70,6 @@ impl ChatTemplate {
     ///     messages: &[json!({"role": "user", "content": "Hello"})],
     ///     tools: None,
     ///     add_generation_prompt: true,
-    ///     continue_final_message: false,
     ///     arguments: None,
     ///     now: std::time::SystemTime::now(),
     /// })?;
@@ -120,11 +116,7 @@ impl ChatTemplate {
         template
             .render_captured_to(context, &mut prompt)
             .map_err(|error| ModelError::Conversation(describe(&error)))?;
-        let mut prompt = String::from_utf8_lossy(&prompt.0).into_owned();
-        if conversation.continue_final_message {
-            continued::reopen(&mut prompt, conversation.messages)?;
-        }
-        Ok(prompt)
+        Ok(String::from_utf8_lossy(&prompt.0).into_owned())
     }
 
     fn context(&self, conversation: &Conversation<'_>) -> Result<Value, ModelError> {
@@ -229,7 +221,6 @@ mod tests {
             messages,
             tools: Some(&[json!({"type": "function", "function": {"name": "f", "a": "<&>"}})]),
             add_generation_prompt: true,
-            continue_final_message: false,
             arguments: arguments.as_object(),
             now: SystemTime::UNIX_EPOCH,
         })
@@ -326,34 +317,5 @@ mod tests {
     #[test]
     fn generation_tags_of_training_are_ignored() {
         assert_eq!(render("a{% generation %}b{%- endgeneration -%} c"), "abc");
-    }
-
-    #[test]
-    fn the_last_message_can_be_left_open() {
-        let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\n{% endfor %}";
-        let template = ChatTemplate::new(source, "", "").unwrap();
-        let open = |content: Json| {
-            let messages = [
-                json!({"role": "user", "content": "Once"}),
-                json!({"role": "assistant", "content": content}),
-            ];
-            template.render(&Conversation {
-                messages: &messages,
-                tools: None,
-                add_generation_prompt: false,
-                continue_final_message: true,
-                arguments: None,
-                now: SystemTime::UNIX_EPOCH,
-            })
-        };
-        assert_eq!(
-            open(json!("Once")).unwrap(),
-            "<user>Once</user>\n<assistant>Once"
-        );
-        assert_eq!(
-            open(json!(" upon ")).unwrap(),
-            "<user>Once</user>\n<assistant>upon"
-        );
-        assert!(open(json!(null)).is_err());
     }
 }
