@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from .data import Pages, Rows, Talks, probe_windows, save_rows
 from .model import SHAPES, Llama, generate
