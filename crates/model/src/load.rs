@@ -73,7 +73,10 @@ impl LoadedModel {
 
 impl Model {
     /// Reads a model's files, checks them and packs the weights.
-    pub fn load(source: &ModelSource, options: &LoadOptions<'_>) -> Result<LoadedModel, ModelError> {
+    pub fn load(
+        source: &ModelSource,
+        options: &LoadOptions<'_>,
+    ) -> Result<LoadedModel, ModelError> {
         match source {
             ModelSource::Path(path) if path.is_dir() => load_folder(path, options),
             ModelSource::Path(path) => load_gguf(SourceFile::open(path)?, options),
@@ -96,7 +99,15 @@ fn load_gguf(file: SourceFile, options: &LoadOptions<'_>) -> Result<LoadedModel,
     let template = gguf_template(&gguf, &tokenizer, options)?;
     let name = gguf.text("general.name")?.map(str::to_owned);
     let checkpoint = Checkpoint::from_gguf(&file, &gguf, &config);
-    finish(&file.name, &checkpoint, config, tokenizer, template, name, options)
+    finish(
+        &file.name,
+        &checkpoint,
+        config,
+        tokenizer,
+        template,
+        name,
+        options,
+    )
 }
 
 fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, ModelError> {
@@ -109,7 +120,10 @@ fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, 
     let generation_path = folder.join("generation_config.json");
     if generation_path.is_file() {
         let label = generation_path.display().to_string();
-        generation.merge(GenerationConfig::read(&label, &read_file(&generation_path)?)?);
+        generation.merge(GenerationConfig::read(
+            &label,
+            &read_file(&generation_path)?,
+        )?);
     }
     let tokenizer_config = optional_json(&folder.join("tokenizer_config.json"))?;
     let texts = FolderTexts::read(&tokenizer_config);
@@ -120,8 +134,18 @@ fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, 
     let template = folder_template(folder, &tokenizer_config, &texts, options)?;
     let checkpoint = Checkpoint::from_folder(folder)?;
     let label = folder.display().to_string();
-    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-    finish(&label, &checkpoint, config, tokenizer, template, name, options)
+    let name = folder
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    finish(
+        &label,
+        &checkpoint,
+        config,
+        tokenizer,
+        template,
+        name,
+        options,
+    )
 }
 
 fn finish(
@@ -135,12 +159,18 @@ fn finish(
 ) -> Result<LoadedModel, ModelError> {
     if tokenizer.vocab_size() > config.vocab_size {
         let (tokens, rows) = (tokenizer.vocab_size(), config.vocab_size);
-        let reason = format!("the tokenizer knows {tokens} tokens, but the embedding has {rows} rows");
+        let reason =
+            format!("the tokenizer knows {tokens} tokens, but the embedding has {rows} rows");
         return Err(ModelError::malformed(label, reason));
     }
     let compute = Arc::clone(&options.compute);
-    let weights =
-        Weights::pack(checkpoint, &config, &compute, options.quantize, options.progress)?;
+    let weights = Weights::pack(
+        checkpoint,
+        &config,
+        &compute,
+        options.quantize,
+        options.progress,
+    )?;
     Ok(LoadedModel {
         model: Model::new(config, compute, weights),
         tokenizer: Arc::new(tokenizer),
@@ -190,7 +220,10 @@ fn folder_template(
         Some(Value::String(source)) => ChatTemplate::new(source, bos, eos).map(Some),
         Some(Value::Array(named)) => {
             let named = named.iter().filter_map(|entry| {
-                Some((entry.get("name")?.as_str()?, entry.get("template")?.as_str()?))
+                Some((
+                    entry.get("name")?.as_str()?,
+                    entry.get("template")?.as_str()?,
+                ))
             });
             ChatTemplate::named(named, bos, eos).map(Some)
         }

@@ -64,7 +64,10 @@ mod tests {
         let view = TensorView::new(Dtype::I64, vec![1], &values).unwrap();
         let bytes = ::safetensors::serialize([("ids", view)], None).unwrap();
         let error = parse("a.safetensors", &bytes).unwrap_err().to_string();
-        assert!(error.starts_with("a.safetensors: tensor `ids` is stored as I64"), "{error}");
+        assert!(
+            error.starts_with("a.safetensors: tensor `ids` is stored as I64"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -79,7 +79,9 @@ impl Model {
     ) -> Result<(), ModelError> {
         self.check(batch, cache)?;
         workspace.begin(batch, &self.config);
-        self.weights.embedding.look_up(&batch.tokens, &mut workspace.x);
+        self.weights
+            .embedding
+            .look_up(&batch.tokens, &mut workspace.x);
         let last = self.config.layers - 1;
         for (index, layer) in self.weights.layers.iter().enumerate() {
             let wanted = (index == last && batch.outputs.len() < batch.rows())
@@ -137,16 +139,30 @@ impl Model {
             q.resize(wanted.len() * config.q_dim(), 0.0);
             if !wanted.is_empty() {
                 gather(h, config.dim, wanted, kept);
-                matmul(compute, scratch, kept, wanted.len(), &mut [product(&layer.q, q)]);
+                matmul(
+                    compute,
+                    scratch,
+                    kept,
+                    wanted.len(),
+                    &mut [product(&layer.q, q)],
+                );
             }
             positions.clear();
-            let wanted_positions = wanted.iter().filter_map(|&row| batch.positions.get(row as usize));
+            let wanted_positions = wanted
+                .iter()
+                .filter_map(|&row| batch.positions.get(row as usize));
             positions.extend(wanted_positions);
             positions
         } else {
             q.resize(m * config.q_dim(), 0.0);
             let [keys, values] = keys_and_values;
-            matmul(compute, scratch, h, m, &mut [product(&layer.q, q), keys, values]);
+            matmul(
+                compute,
+                scratch,
+                h,
+                m,
+                &mut [product(&layer.q, q), keys, values],
+            );
             &batch.positions
         };
         for (linear, out) in [(&layer.q, &mut *q), (&layer.k, &mut *k), (&layer.v, v)] {
@@ -164,8 +180,22 @@ impl Model {
             }
         }
         let head_dim = config.head_dim;
-        rope(compute, q, config.heads, head_dim, query_positions, &self.rotation);
-        rope(compute, k, config.kv_heads, head_dim, &batch.positions, &self.rotation);
+        rope(
+            compute,
+            q,
+            config.heads,
+            head_dim,
+            query_positions,
+            &self.rotation,
+        );
+        rope(
+            compute,
+            k,
+            config.kv_heads,
+            head_dim,
+            &batch.positions,
+            &self.rotation,
+        );
     }
 
     fn attention(
@@ -198,7 +228,13 @@ impl Model {
         attend(compute, scratch, cache, &attention, q, kept);
         h.resize(x.len(), 0.0);
         let output = &layer.attention_output;
-        matmul(compute, scratch, kept, rows.len(), &mut [product(output, h)]);
+        matmul(
+            compute,
+            scratch,
+            kept,
+            rows.len(),
+            &mut [product(output, h)],
+        );
         if let Some(bias) = &output.bias {
             add_bias(compute, h, bias);
         }
@@ -248,7 +284,13 @@ impl Model {
         }
         let Workspace { x, h, scratch, .. } = workspace;
         h.resize(x.len(), 0.0);
-        rms_norm(&self.compute, x, &self.weights.output_norm, self.config.norm_eps, h);
+        rms_norm(
+            &self.compute,
+            x,
+            &self.weights.output_norm,
+            self.config.norm_eps,
+            h,
+        );
         let output = Product {
             matrix: &self.weights.output,
             out,
@@ -264,14 +306,26 @@ impl Model {
         if rows == 0 || batch.positions.len() != rows {
             return refuse("it needs as many positions as tokens, and at least one");
         }
-        if batch.tokens.iter().any(|&token| token as usize >= self.config.vocab_size) {
+        if batch
+            .tokens
+            .iter()
+            .any(|&token| token as usize >= self.config.vocab_size)
+        {
             return refuse("a token is not in the vocabulary");
         }
         let most = self.config.context_length;
-        if batch.positions.iter().any(|&position| position as usize >= most) {
+        if batch
+            .positions
+            .iter()
+            .any(|&position| position as usize >= most)
+        {
             return refuse("a position is beyond the model's context");
         }
-        if batch.tables.iter().any(|&block| block as usize >= cache.blocks()) {
+        if batch
+            .tables
+            .iter()
+            .any(|&block| block as usize >= cache.blocks())
+        {
             return refuse("a block is not in the cache");
         }
         if *cache.shape() != self.kv_shape(cache.shape().kv_type) {
@@ -284,7 +338,8 @@ impl Model {
             let (Some([first, .., last] | [first @ last]), Some(table)) = (positions, table) else {
                 return refuse("a span is empty or out of range");
             };
-            let consecutive = (*last as usize).checked_sub(*first as usize) == Some(span.rows.len() - 1);
+            let consecutive =
+                (*last as usize).checked_sub(*first as usize) == Some(span.rows.len() - 1);
             if span.rows.start != next || !consecutive {
                 return refuse("spans do not cover rows with consecutive positions");
             }
@@ -294,7 +349,10 @@ impl Model {
             next = span.rows.end;
         }
         let ascending = batch.outputs.windows(2).all(|pair| pair[0] < pair[1]);
-        let in_range = batch.outputs.last().is_none_or(|&row| (row as usize) < rows);
+        let in_range = batch
+            .outputs
+            .last()
+            .is_none_or(|&row| (row as usize) < rows);
         if next != rows || !ascending || !in_range {
             return refuse("spans and outputs do not fit its rows");
         }

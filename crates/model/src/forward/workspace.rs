@@ -29,10 +29,11 @@ impl Workspace {
         self.rows.clear();
         for span in &batch.spans {
             let positions = batch.positions.get(span.rows.clone()).unwrap_or_default();
-            self.rows.extend(positions.iter().map(|&position| AttentionRow {
-                table: span.table.clone(),
-                position: position as usize,
-            }));
+            self.rows
+                .extend(positions.iter().map(|&position| AttentionRow {
+                    table: span.table.clone(),
+                    position: position as usize,
+                }));
         }
         self.x.resize(batch.rows() * config.dim, 0.0);
         self.h.resize(batch.rows() * config.dim, 0.0);
@@ -43,7 +44,9 @@ impl Workspace {
         let mut next = 0;
         let mut row = 0;
         self.rows.retain(|_| {
-            let keep = wanted.get(next).is_some_and(|&wanted| wanted as usize == row);
+            let keep = wanted
+                .get(next)
+                .is_some_and(|&wanted| wanted as usize == row);
             next += usize::from(keep);
             row += 1;
             keep

@@ -51,7 +51,10 @@ impl Stored {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        self.file.bytes.get(self.place.range.clone()).unwrap_or_default()
+        self.file
+            .bytes
+            .get(self.place.range.clone())
+            .unwrap_or_default()
     }
 
     /// Values of one row: all of them for a vector.
@@ -63,7 +66,9 @@ impl Stored {
     pub(super) fn row(&self, row: usize) -> &[u8] {
         let len = self.format().row_bytes(self.columns()).unwrap_or_default();
         let start = row.saturating_mul(len);
-        self.bytes().get(start..start.saturating_add(len)).unwrap_or_default()
+        self.bytes()
+            .get(start..start.saturating_add(len))
+            .unwrap_or_default()
     }
 
     /// Lets the system take the tensor's pages back; it will not be read soon.
@@ -88,7 +93,9 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     /// The tensors of a parsed GGUF file.
     pub(crate) fn from_gguf(file: &Arc<SourceFile>, gguf: &Gguf<'_>, config: &ModelConfig) -> Self {
-        let tensors = gguf.tensors().map(|(name, place)| stored(file, name.to_owned(), place.clone()));
+        let tensors = gguf
+            .tensors()
+            .map(|(name, place)| stored(file, name.to_owned(), place.clone()));
         Self {
             label: file.name.clone(),
             naming: Naming::Gguf,
@@ -185,7 +192,11 @@ fn shards(folder: &Path) -> Result<BTreeSet<String>, ModelError> {
     map.iter()
         .map(|(tensor, file)| match file.as_str() {
             Some(file) if is_plain_name(file) => Ok(file.to_owned()),
-            _ => Err(ModelError::tensor(&label, tensor, "is not in a file of this folder")),
+            _ => Err(ModelError::tensor(
+                &label,
+                tensor,
+                "is not in a file of this folder",
+            )),
         })
         .collect()
 }

@@ -89,7 +89,11 @@ impl Weights {
         let layers = (0..config.layers)
             .map(|layer| Layer::pack(&packer, config, layer))
             .collect::<Result<Vec<Layer>, ModelError>>()?;
-        let output = if config.tied { Name::Embedding } else { Name::Output };
+        let output = if config.tied {
+            Name::Embedding
+        } else {
+            Name::Output
+        };
         Ok(Self {
             embedding: Embedding::new(checkpoint.require(Name::Embedding)?.clone()),
             layers,

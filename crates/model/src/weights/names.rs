@@ -61,7 +61,9 @@ impl Name {
     pub(super) fn all(config: &ModelConfig) -> impl Iterator<Item = Self> {
         let layers = (0..config.layers)
             .flat_map(|layer| LayerPart::ALL.map(|part| Self::Layer(layer, part)));
-        [Self::Embedding, Self::OutputNorm, Self::Output].into_iter().chain(layers)
+        [Self::Embedding, Self::OutputNorm, Self::Output]
+            .into_iter()
+            .chain(layers)
     }
 
     pub(super) fn text(self, naming: Naming) -> String {
