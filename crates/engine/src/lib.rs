@@ -5,6 +5,7 @@
 
 mod blocks;
 mod config;
+mod cpu;
 mod door;
 mod engine;
 mod error;
@@ -12,12 +13,16 @@ mod executor;
 mod generation;
 mod metrics;
 mod request;
+mod sampling;
+mod scheduler;
+mod text;
 mod vocabulary;
 mod worker;
 
 pub use blocks::{BlockHash, KvEvent, KvEventBatch};
 pub use config::EngineConfig;
-pub use engine::Engine;
+pub use cpu::{CpuExecutor, blocks_for_memory};
+pub use engine::{Engine, Stepper};
 pub use error::{RefusalKind, StartError, SubmitError};
 pub use executor::{ExecuteError, Executor};
 pub use generation::Generation;

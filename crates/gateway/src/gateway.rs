@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::keys::ApiKeys;
 use crate::metrics::HttpMetrics;
+use crate::traffic::Traffic;
 use crate::worker::{Codec, Worker};
 
 /// The model behind the door.
@@ -37,6 +38,7 @@ pub struct Gateway {
     pub(crate) worker: Arc<dyn Worker>,
     pub(crate) keys: ApiKeys,
     pub(crate) metrics: HttpMetrics,
+    pub(crate) traffic: Traffic,
     pub(crate) created: u64,
     draining: AtomicBool,
 }
@@ -49,6 +51,7 @@ impl Gateway {
             worker,
             keys,
             metrics: HttpMetrics::default(),
+            traffic: Traffic::default(),
             created: unix_seconds(),
             draining: AtomicBool::new(false),
         }
@@ -62,6 +65,11 @@ impl Gateway {
     /// What generates.
     pub fn worker(&self) -> &dyn Worker {
         self.worker.as_ref()
+    }
+
+    /// What went through since the start.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Whether the server finishes what it has and takes no more.

@@ -55,9 +55,23 @@ impl Record {
         }
     }
 
-    pub(crate) fn note_first_token(&mut self) {
+    /// Notes a prompt that was read.
+    pub(crate) fn read(&mut self, cached_tokens: usize) {
+        self.usage.cached_tokens += cached_tokens;
+    }
+
+    /// Notes tokens that were generated.
+    pub(crate) fn generated(&mut self, tokens: usize) {
         self.first_token
             .get_or_insert_with(|| self.arrived.elapsed());
+        self.usage.completion_tokens += tokens;
+        self.gateway.traffic.generated(tokens);
+    }
+
+    /// Notes the prompts, which are now in the worker's hands.
+    pub(crate) fn dispatched(&mut self, prompt_tokens: usize) {
+        self.usage.prompt_tokens = prompt_tokens;
+        self.gateway.traffic.prompted(prompt_tokens);
     }
 
     pub(crate) fn answered(&mut self) {

@@ -95,7 +95,7 @@ fn load_gguf(file: SourceFile, options: &LoadOptions<'_>) -> Result<LoadedModel,
     let file = Arc::new(file);
     let gguf = Gguf::parse(&file.name, &file.bytes)?;
     let config = config::from_gguf(&gguf)?;
-    let tokenizer = tokenizer::from_gguf(&gguf)?;
+    let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let template = gguf_template(&gguf, &tokenizer, options)?;
     let name = gguf.text("general.name")?.map(str::to_owned);
     let checkpoint = Checkpoint::from_gguf(&file, &gguf, &config);

@@ -22,7 +22,6 @@ pub(super) async fn collect(
 ) -> Response {
     let mut answers = Vec::with_capacity(request.prompts.len());
     for mut prompt in request.prompts {
-        record.usage.prompt_tokens += prompt.length;
         match read_to_end(&mut prompt.generation, request.n, &mut record).await {
             Ok((prompt_tokens, choices)) => answers.push(Answer {
                 prompt,
@@ -89,7 +88,7 @@ async fn read_to_end(
                 cached_tokens,
                 prompt,
             } => {
-                record.usage.cached_tokens += cached_tokens;
+                record.read(cached_tokens);
                 prompt_tokens = prompt;
             }
             Update::Delta {
@@ -97,8 +96,7 @@ async fn read_to_end(
                 text,
                 tokens,
             } => {
-                record.note_first_token();
-                record.usage.completion_tokens += tokens.len();
+                record.generated(tokens.len());
                 if let Some(choice) = choices.get_mut(choice) {
                     choice.text.push_str(&text);
                     choice.tokens.extend(tokens);

@@ -16,8 +16,9 @@ use crate::stages::Dispatched;
 pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     request: Dispatched,
-    record: Record,
+    mut record: Record,
 ) -> Response {
+    record.dispatched(request.prompts.iter().map(|prompt| prompt.length).sum());
     match request.shape.stream {
         None => collect::collect(gateway, request, record).await,
         Some(options) => stream::stream(gateway, request, options, record),

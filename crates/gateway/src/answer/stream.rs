@@ -35,9 +35,8 @@ pub(super) fn stream(
     gateway: &Arc<Gateway>,
     request: Dispatched,
     options: StreamOptions,
-    mut record: Record,
+    record: Record,
 ) -> Response {
-    record.usage.prompt_tokens = request.prompts.iter().map(|prompt| prompt.length).sum();
     let pieces = Pieces::new(
         request.shape,
         options,
@@ -130,7 +129,7 @@ impl StreamBody {
                 cached_tokens,
                 prompt: tokens,
             } => {
-                self.record.usage.cached_tokens += cached_tokens;
+                self.record.read(cached_tokens);
                 if let Some(Some(prompt)) = self.prompts.get(place) {
                     self.pieces
                         .start(out, &self.record.usage, place, prompt, &tokens);
@@ -141,8 +140,7 @@ impl StreamBody {
                 text,
                 tokens,
             } => {
-                self.record.note_first_token();
-                self.record.usage.completion_tokens += tokens.len();
+                self.record.generated(tokens.len());
                 self.pieces.piece(
                     out,
                     &self.record.usage,

@@ -9,8 +9,8 @@ mod workspace;
 use std::sync::Arc;
 
 use kernels::{
-    Attention, AttentionRow, Compute, KvCache, KvShape, KvType, Product, RopeTable, add_assign,
-    add_bias, attend, matmul, rms_norm, rms_norm_in_place, rope, silu_mul, store_kv,
+    Attention, Compute, KvCache, KvShape, KvType, Product, RopeTable, add_assign, add_bias, attend,
+    matmul, rms_norm, rms_norm_in_place, rope, silu_mul, store_kv,
 };
 
 use crate::batch::{BLOCK_TOKENS, Batch, Logits};
@@ -133,9 +133,9 @@ impl Model {
         rms_norm(compute, x, &layer.attention_norm, config.norm_eps, h);
         k.resize(m * config.kv_dim(), 0.0);
         v.resize(m * config.kv_dim(), 0.0);
-        let keys_and_values = [product(&layer.k, k), product(&layer.v, v)];
+        let mut keys_and_values = [product(&layer.k, k), product(&layer.v, v)];
         let query_positions: &[u32] = if let Some(wanted) = wanted {
-            matmul(compute, scratch, h, m, &mut { keys_and_values });
+            matmul(compute, scratch, h, m, &mut keys_and_values);
             q.resize(wanted.len() * config.q_dim(), 0.0);
             if !wanted.is_empty() {
                 gather(h, config.dim, wanted, kept);

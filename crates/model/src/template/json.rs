@@ -62,7 +62,11 @@ impl Writer {
         }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
-            ValueKind::Bool | ValueKind::Number => self.out.push_str(&value.to_string()),
+            ValueKind::Bool => {
+                let text = if value.is_true() { "true" } else { "false" };
+                self.out.push_str(text);
+            }
+            ValueKind::Number => self.out.push_str(&value.to_string()),
             ValueKind::String => self.text(&value.to_string()),
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();

@@ -13,8 +13,7 @@ use std::io;
 use std::time::SystemTime;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::ValueKind;
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter};
+use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
 
 use crate::ModelError;
@@ -175,23 +174,11 @@ fn environment() -> Result<Environment<'static>, ModelError> {
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(MAX_RECURSION);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.set_formatter(print_as_python);
     environment.add_filter("tojson", json::tojson);
     environment.add_function("raise_exception", |message: String| {
         Err::<Value, Error>(Error::new(ErrorKind::InvalidOperation, message))
     });
     Ok(environment)
-}
-
-fn print_as_python(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    match value.kind() {
-        ValueKind::Bool => {
-            let text = if value.is_true() { "True" } else { "False" };
-            Ok(out.write_str(text)?)
-        }
-        ValueKind::None => Ok(out.write_str("None")?),
-        _ => escape_formatter(out, state, value),
-    }
 }
 
 /// An error's own words without the name of its kind where it has any: what a template says through

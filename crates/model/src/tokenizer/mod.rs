@@ -13,8 +13,9 @@ mod scores;
 use std::sync::OnceLock;
 
 use crate::ModelError;
+use crate::config::GenerationConfig;
+use crate::gguf::Gguf;
 
-pub(crate) use gguf::read as from_gguf;
 pub(crate) use huggingface::{FolderTexts, read as from_huggingface};
 use pieces::Pieces;
 
@@ -65,6 +66,21 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
+    /// Reads a `tokenizer.json` alone; which tokens begin and end a text stands in other files.
+    pub fn from_json(file: &str, bytes: &[u8]) -> Result<Self, ModelError> {
+        from_huggingface(
+            file,
+            bytes,
+            &FolderTexts::default(),
+            &GenerationConfig::default(),
+        )
+    }
+
+    /// Builds the tokenizer that a GGUF file describes.
+    pub fn from_gguf(gguf: &Gguf<'_>) -> Result<Self, ModelError> {
+        gguf::read(gguf)
+    }
+
     /// Token ids of `text`.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, ModelError> {
         let encoder = if specials.parse {
