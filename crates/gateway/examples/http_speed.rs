@@ -24,6 +24,7 @@ const BLOCKS: usize = 256;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
+#[allow(clippy::print_stdout)] // Printing is what it is for.
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments
