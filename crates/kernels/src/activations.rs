@@ -75,7 +75,8 @@ impl Tiling {
         // As many rows as the tier has registers to hold sums for.
         let width = match tier {
             Tier::Avx512 => 8,
-            Tier::Scalar | Tier::Avx2 => 4,
+            Tier::Avx2 => 2,
+            Tier::Scalar => 4,
         };
         Tiling { rows, width }
     }

@@ -105,7 +105,7 @@ impl KvCache {
             shape: format!("{shape:?}"),
             blocks,
         })?;
-        let memory = Pages::zeroed(bytes).ok_or(KvError::OutOfMemory { bytes })?;
+        let memory = Pages::zeroed_huge(bytes).ok_or(KvError::OutOfMemory { bytes })?;
         Ok(KvCache {
             layout: shape.head_layout(),
             shape,
@@ -216,6 +216,12 @@ pub(crate) struct HeadBlocks {
 }
 
 impl HeadBlocks {
+    /// The block's place if the cache has it; for prefetching only.
+    #[inline(always)]
+    pub(crate) fn hint(&self, block: u32) -> *const u8 {
+        self.first.wrapping_add(block as usize * self.stride)
+    }
+
     /// # Safety
     /// The cache must have the block.
     #[inline(always)]

@@ -37,6 +37,7 @@ mod memory;
 mod norm;
 mod panels;
 mod pool;
+mod prefetch;
 mod quantize;
 mod rope;
 mod shared_out;

@@ -169,6 +169,7 @@ impl<'a> Job<'a> {
                     sums: sums[(index - tiles.start) * tiling.width()..]
                         .as_mut_ptr()
                         .cast(),
+                    cold: index == 0,
                 };
                 // SAFETY: `Compute` runs only tiers that the machine has. The panel holds `units` units; the
                 // activations were encoded for this tiling and format; the strip has `width` rows of sums.

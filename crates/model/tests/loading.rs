@@ -109,6 +109,73 @@ fn a_file_and_a_folder_of_the_same_weights_agree_to_the_bit() {
 }
 
 #[test]
+fn progress_ends_when_all_is_packed() {
+    for tied in [false, true] {
+        let tiny = TinyModel {
+            tied,
+            ..TinyModel::default()
+        };
+        let last = std::cell::Cell::new((0, 0));
+        let source = ModelSource::Bytes {
+            name: "tiny",
+            bytes: tiny.gguf_bytes().leak(),
+        };
+        let options = LoadOptions {
+            quantize: None,
+            chat_template: None,
+            compute: Arc::new(Compute::new(Tier::Scalar, 1)),
+            progress: &|progress| {
+                assert!(progress.done > last.get().0);
+                last.set((progress.done, progress.total));
+            },
+        };
+        Model::load(&source, &options).unwrap();
+        let (done, total) = last.get();
+        assert!(done > 0 && done == total, "{done} of {total}");
+    }
+}
+
+#[test]
+fn a_folder_may_be_split_into_several_files() {
+    let tiny = TinyModel::default();
+    let folder = tempfile::tempdir().unwrap();
+    tiny.write_folder(folder.path()).unwrap();
+    let whole = logits(&load(folder.path()).unwrap().model, &TOKENS, 40);
+    let single = folder.path().join("model.safetensors");
+    let bytes = std::fs::read(&single).unwrap();
+    std::fs::remove_file(&single).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes)
+        .unwrap()
+        .tensors();
+    let mut map = serde_json::Map::new();
+    for (index, part) in tensors.chunks(7).enumerate() {
+        let file = format!("model-{index}.safetensors");
+        for (name, _) in part {
+            map.insert(name.clone(), file.clone().into());
+        }
+        let views = part.iter().map(|(name, view)| (name, view));
+        std::fs::write(
+            folder.path().join(file),
+            safetensors::serialize(views, None).unwrap(),
+        )
+        .unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": map });
+    let index_file = folder.path().join("model.safetensors.index.json");
+    std::fs::write(&index_file, index.to_string()).unwrap();
+    assert!(logits(&load(folder.path()).unwrap().model, &TOKENS, 40) == whole);
+    std::fs::remove_file(folder.path().join("model-1.safetensors")).unwrap();
+    let error = load(folder.path()).err().unwrap().to_string();
+    assert!(error.contains("model-1.safetensors"), "{error}");
+    std::fs::remove_file(index_file).unwrap();
+    let error = load(folder.path()).err().unwrap().to_string();
+    assert!(
+        error.contains("has neither model.safetensors nor"),
+        "{error}"
+    );
+}
+
+#[test]
 fn chunks_and_neighbours_do_not_change_a_bit() {
     let model = load_bytes(
         TinyModel {

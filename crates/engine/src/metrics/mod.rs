@@ -1,6 +1,8 @@
 //! What the engine measures of itself.
 
+mod bounds;
 mod names;
+mod observation;
 
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
@@ -15,27 +17,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::config::EngineConfig;
-use crate::request::FinishReason;
+use bounds::{DURATIONS, PREEMPTION_COUNTS, STEP_TOKENS, TOKEN_DURATIONS, one_two_five};
 use names as n;
-
-/// vLLM's bounds for the time to the first token. Used for all times of a request: vLLM's own bounds
-/// for the others begin at 0.3 s, too coarse for a queue that is usually empty.
-const DURATIONS: [f64; 22] = [
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
-    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
-];
-
-/// vLLM's bounds for the time of a token, and three below: a small model is faster than 10 ms.
-const TOKEN_DURATIONS: [f64; 22] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
-    5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-];
-
-const STEP_TOKENS: [f64; 13] = [
-    1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
-];
-
-const PREEMPTION_COUNTS: [f64; 7] = [0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 50.0];
+pub(crate) use observation::{Life, Occupancy, Outcome};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type ConfigLabels = Vec<(&'static str, String)>;
@@ -72,55 +56,6 @@ pub struct Metrics {
     request_prompt_tokens: Histogram,
     request_generation_tokens: Histogram,
     request_preemptions: Histogram,
-}
-
-/// How a choice ended, in vLLM's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Stop,
-    Length,
-    Abort,
-    Error,
-}
-
-impl Outcome {
-    const ALL: [(Self, &'static str); 4] = [
-        (Self::Stop, "stop"),
-        (Self::Length, "length"),
-        (Self::Abort, "abort"),
-        (Self::Error, "error"),
-    ];
-}
-
-impl From<FinishReason> for Outcome {
-    fn from(reason: FinishReason) -> Self {
-        match reason {
-            FinishReason::Stop => Self::Stop,
-            FinishReason::Length => Self::Length,
-        }
-    }
-}
-
-/// The life of a choice, for the histograms.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Life {
-    pub(crate) prompt_tokens: usize,
-    pub(crate) generated: usize,
-    pub(crate) preemptions: usize,
-    pub(crate) queued: Option<Duration>,
-    pub(crate) prefill: Option<Duration>,
-    pub(crate) decode: Option<Duration>,
-    pub(crate) total: Duration,
-}
-
-/// How full the engine is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Occupancy {
-    pub(crate) running: usize,
-    pub(crate) waiting: usize,
-    pub(crate) deferred: usize,
-    pub(crate) held_blocks: usize,
-    pub(crate) blocks: usize,
 }
 
 impl Metrics {
@@ -428,15 +363,6 @@ fn histogram(
     register(registry, name, help, Histogram::new(bounds))
 }
 
-/// 1, 2, 5, 10, 20, 50, … up to `highest`, as vLLM counts tokens.
-fn one_two_five(highest: usize) -> Vec<f64> {
-    let highest = highest as f64;
-    (0..)
-        .flat_map(|exponent| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(exponent)))
-        .take_while(|&bound| bound <= highest)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -484,10 +410,5 @@ mod tests {
         }
         assert!(text.contains(r#"num_gpu_blocks="1024""#));
         assert!(!text.contains("# EOF"));
-    }
-
-    #[test]
-    fn token_bounds_reach_to_the_models_length() {
-        assert_eq!(one_two_five(60), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
     }
 }

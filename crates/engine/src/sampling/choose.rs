@@ -94,11 +94,8 @@ impl Scratch {
         self.weights
             .extend(row.iter().map(|&x| scores::exp((x - highest) * scale)));
         self.sums.clear();
-        self.sums.extend(
-            self.weights
-                .chunks(BLOCK)
-                .map(|block| f64::from(block.iter().sum::<f32>())),
-        );
+        self.sums
+            .extend(self.weights.chunks(BLOCK).map(scores::sum));
     }
 
     fn draw_from_all(&self, u: f64) -> Option<u32> {

@@ -9,6 +9,9 @@
 /// walking within one does.
 pub(super) const BLOCK: usize = 64;
 
+/// Values that are combined side by side: two or more registers of every machine we know.
+const LANES: usize = 8;
+
 /// A token and its score (or its weight).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
@@ -90,7 +93,6 @@ pub(super) fn collect_best(row: &[f32], count: usize, found: &mut Vec<Candidate>
 }
 
 fn maximum(block: &[f32]) -> f32 {
-    const LANES: usize = 8;
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let chunks = block.chunks_exact(LANES);
     let rest = chunks.remainder();
@@ -113,11 +115,29 @@ pub(crate) fn log_sum_exp(row: &[f32]) -> Option<f32> {
     if highest == f32::INFINITY {
         return Some(highest);
     }
+    let mut weights = [0.0; BLOCK];
     let mut total = 0f64;
     for block in row.chunks(BLOCK) {
-        total += f64::from(block.iter().map(|&x| exp(x - highest)).sum::<f32>());
+        let weights = &mut weights[..block.len()];
+        for (weight, &score) in weights.iter_mut().zip(block) {
+            *weight = exp(score - highest);
+        }
+        total += sum(weights);
     }
     Some(highest + total.ln() as f32)
+}
+
+/// Sum of a block, in a fixed order that has eight additions in flight.
+pub(super) fn sum(block: &[f32]) -> f64 {
+    let mut lanes = [0f32; LANES];
+    let chunks = block.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, &weight) in lanes.iter_mut().zip(chunk) {
+            *lane += weight;
+        }
+    }
+    lanes.iter().chain(rest).map(|&x| f64::from(x)).sum()
 }
 
 /// `e^x` for `x <= 0`, within 2 units in the last place; 0 for what is below every weight that

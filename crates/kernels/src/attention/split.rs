@@ -6,6 +6,7 @@ use super::SPLIT_TOKENS;
 use super::merge::Partial;
 use crate::kv_cache::{BLOCK_TOKENS, HeadBlocks, KvType};
 use crate::lanes::{LANES, Lanes, exp};
+use crate::prefetch::{LINE, prefetch};
 use crate::tier::{Tier, tiered};
 
 /// Queries' scores lie a little more than a power of two apart, so that they do not fight for one cache set.
@@ -24,6 +25,16 @@ pub(super) struct SplitTask<'w> {
     pub(super) blocks: HeadBlocks,
     /// The sequence's blocks from position 0 on.
     pub(super) table: &'w [u32],
+}
+
+impl SplitTask<'_> {
+    /// Where the sequence's `index`-th block lies, if it has one; for prefetching only.
+    #[inline(always)]
+    fn hint(&self, index: usize) -> *const u8 {
+        self.table
+            .get(index)
+            .map_or(std::ptr::null(), |block| self.blocks.hint(*block))
+    }
 }
 
 /// Computes one split into `partial`.
@@ -126,23 +137,31 @@ unsafe fn attend_elements<L: Lanes, E: Element, const Q: usize>(
     for block in blocks {
         let place = task.blocks.block(task.table[block]);
         let tokens = block * BLOCK_TOKENS;
-        let inside = start.max(tokens) - tokens..end.min(tokens + BLOCK_TOKENS) - tokens;
         let weights = task.scores[tokens - first..].as_mut_ptr();
         if E::SCALED {
-            let scales = place
-                .add(task.blocks.layout.scales_at)
-                .cast::<f32>()
-                .add(BLOCK_TOKENS);
-            scale_tokens::<L, Q>(weights, scales);
+            let scales = place.add(task.blocks.layout.scales_at).cast::<f32>();
+            scale_tokens::<L, Q>(weights, scales.add(BLOCK_TOKENS));
         }
-        add_block::<L, E, Q>(
-            task,
-            place.add(task.blocks.layout.values_at),
-            inside,
-            weights,
-            partial,
-        );
+        let values_at = task.blocks.layout.values_at;
+        let values = Values {
+            place: place.add(values_at),
+            next: task.hint(block + 1).wrapping_add(values_at),
+            dim: task.blocks.layout.padded_dim,
+            tokens: start.max(tokens) - tokens..end.min(tokens + BLOCK_TOKENS) - tokens,
+        };
+        add_block::<L, E, Q>(&values, weights, partial);
     }
+}
+
+/// The values of one block.
+struct Values {
+    /// `[16][dim]`
+    place: *const u8,
+    /// The same of the block that follows, to be prefetched.
+    next: *const u8,
+    dim: usize,
+    /// Those of the block's tokens that any query sees.
+    tokens: Range<usize>,
 }
 
 /// Scores of all blocks. Where queries are few, several blocks are computed side by side: the sums of one would
@@ -178,10 +197,17 @@ unsafe fn score<L: Lanes, E: Element, const Q: usize, const B: usize>(
     for (i, keys) in keys.iter_mut().enumerate() {
         *keys = task.blocks.block(task.table[block + i]);
     }
+    let mut next = [std::ptr::null(); B];
+    for (i, next) in next.iter_mut().enumerate() {
+        *next = task.hint(block + B + i);
+    }
     let mut scores = [[L::splat(0.0); Q]; B];
     let mut query = task.queries.as_ptr();
     for d in 0..layout.head_dim {
-        for (scores, keys) in scores.iter_mut().zip(keys) {
+        for (scores, (keys, next)) in scores.iter_mut().zip(keys.into_iter().zip(next)) {
+            if d.is_multiple_of(LINE / (BLOCK_TOKENS * E::BYTES)) {
+                prefetch(next.wrapping_add(d * BLOCK_TOKENS * E::BYTES), LINE);
+            }
             let keys = E::load::<L>(keys.add(d * BLOCK_TOKENS * E::BYTES));
             for (q, score) in scores.iter_mut().enumerate() {
                 *score = keys.fma(L::splat(*query.add(q)), *score);
@@ -250,61 +276,52 @@ unsafe fn scale_tokens<L: Lanes, const Q: usize>(weights: *mut f32, scales: *con
 /// Adds a block's weighted values; lanes are dimensions. As many of them at once as the tier has registers for.
 #[inline(always)]
 unsafe fn add_block<L: Lanes, E: Element, const Q: usize>(
-    task: &SplitTask<'_>,
-    values: *const u8,
-    tokens: Range<usize>,
+    values: &Values,
     weights: *const f32,
     partial: &mut Partial<'_>,
 ) {
-    let dim = task.blocks.layout.padded_dim;
     let sums = partial.sums();
     let mut at = 0;
-    while at < dim {
-        let left = (dim - at) / LANES;
-        let values = values.add(at * E::BYTES);
+    while at < values.dim {
+        let left = (values.dim - at) / LANES;
         let sums = sums.add(at);
         let done = match L::SUMS / Q {
-            8.. if left >= 8 => {
-                add_values::<L, E, Q, 8>(values, tokens.clone(), weights, sums, dim)
-            }
-            4.. if left >= 4 => {
-                add_values::<L, E, Q, 4>(values, tokens.clone(), weights, sums, dim)
-            }
-            2.. if left >= 2 => {
-                add_values::<L, E, Q, 2>(values, tokens.clone(), weights, sums, dim)
-            }
-            _ => add_values::<L, E, Q, 1>(values, tokens.clone(), weights, sums, dim),
+            8.. if left >= 8 => add_values::<L, E, Q, 8>(values, at, weights, sums),
+            4.. if left >= 4 => add_values::<L, E, Q, 4>(values, at, weights, sums),
+            2.. if left >= 2 => add_values::<L, E, Q, 2>(values, at, weights, sums),
+            _ => add_values::<L, E, Q, 1>(values, at, weights, sums),
         };
         at += done * LANES;
     }
 }
 
+/// Adds `C` lanes of dimensions from `at` on for all tokens.
 #[inline(always)]
 unsafe fn add_values<L: Lanes, E: Element, const Q: usize, const C: usize>(
-    values: *const u8,
-    tokens: Range<usize>,
+    values: &Values,
+    at: usize,
     weights: *const f32,
     to: *mut f32,
-    dim: usize,
 ) -> usize {
     let mut sums = [[L::splat(0.0); C]; Q];
     for (q, sums) in sums.iter_mut().enumerate() {
         for (c, sum) in sums.iter_mut().enumerate() {
-            *sum = L::load(to.add(q * dim + c * LANES));
+            *sum = L::load(to.add(q * values.dim + c * LANES));
         }
     }
-    for token in tokens {
-        let values = values.add(token * dim * E::BYTES);
+    for token in values.tokens.clone() {
+        let offset = (token * values.dim + at) * E::BYTES;
+        prefetch(values.next.wrapping_add(offset), C * LANES * E::BYTES);
         for c in 0..C {
-            let values = E::load::<L>(values.add(c * LANES * E::BYTES));
+            let lanes = E::load::<L>(values.place.add(offset + c * LANES * E::BYTES));
             for (q, sums) in sums.iter_mut().enumerate() {
-                sums[c] = values.fma(L::splat(*weights.add(q * SCORES_STRIDE + token)), sums[c]);
+                sums[c] = lanes.fma(L::splat(*weights.add(q * SCORES_STRIDE + token)), sums[c]);
             }
         }
     }
     for (q, sums) in sums.iter().enumerate() {
         for (c, sum) in sums.iter().enumerate() {
-            sum.store(to.add(q * dim + c * LANES));
+            sum.store(to.add(q * values.dim + c * LANES));
         }
     }
     C

@@ -18,6 +18,7 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<u32>();
     for _ in 0..stretch.units {
+        stretch.prefetch_ahead::<M>(weights, PANEL_ROWS * PAIR_BYTES);
         for half in 0..HALVES {
             let pairs = L::bytes(weights.add(half * LANES * PAIR_BYTES));
             for (r, row) in sums.iter_mut().enumerate() {

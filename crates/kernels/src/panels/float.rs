@@ -26,6 +26,7 @@ macro_rules! accumulate {
             let mut weights = stretch.weights;
             let mut x = stretch.values.cast::<f32>();
             for _ in 0..stretch.units {
+                stretch.prefetch_ahead::<M>(weights, PANEL_ROWS * $size);
                 for half in 0..HALVES {
                     let lanes = $load::<L>(weights.add(half * LANES * $size));
                     for (r, row) in sums.iter_mut().enumerate() {

@@ -18,6 +18,7 @@ mod q8_0;
 use crate::activations::BlockFactors;
 use crate::format::Format;
 use crate::lanes::{LANES, Lanes};
+use crate::prefetch::prefetch;
 use crate::tier::Tier;
 
 /// Output rows in a panel.
@@ -26,6 +27,11 @@ pub(crate) const PANEL_ROWS: usize = 32;
 const HALVES: usize = PANEL_ROWS / LANES;
 /// The widths of row tiles that kernels are compiled for.
 pub(crate) const TILE_WIDTHS: [usize; 4] = [1, 2, 4, 8];
+
+/// How far ahead weights are asked for: what arrives during a trip to memory.
+const PREFETCH_AHEAD: usize = 2304;
+/// Below this, prefetching costs more than it brings.
+const FEWEST_ROWS_TO_PREFETCH: usize = 4;
 
 /// The smallest part of a panel along its inputs.
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +97,8 @@ pub(crate) struct Stretch {
     pub(crate) factors: *const BlockFactors,
     /// `[width][32]` sums, which the products are added to.
     pub(crate) sums: *mut f32,
+    /// Whether the weights come from far away, so that they should be asked for ahead of their use.
+    pub(crate) cold: bool,
 }
 
 macro_rules! accumulate_for_widths {
@@ -135,6 +143,17 @@ pub(crate) unsafe fn accumulate(tier: Tier, format: Format, width: usize, stretc
     }
 }
 
+impl Stretch {
+    /// Asks for what the next units need while `bytes` at `weights` are multiplied with `M` rows. Hardware
+    /// prefetches a stream that is merely read, as with few rows; with more arithmetic in between it falls behind.
+    #[inline(always)]
+    fn prefetch_ahead<const M: usize>(&self, weights: *const u8, bytes: usize) {
+        if M >= FEWEST_ROWS_TO_PREFETCH && self.cold {
+            prefetch(weights.wrapping_add(PREFETCH_AHEAD), bytes);
+        }
+    }
+}
+
 /// The sums of a tile, in registers.
 type Tile<L, const M: usize> = [[L; HALVES]; M];
 
@@ -156,6 +175,33 @@ unsafe fn store_sums<L: Lanes, const M: usize>(tile: &Tile<L, M>, to: *mut f32) 
             lanes.store(to.add(r * PANEL_ROWS + half * LANES));
         }
     }
+}
+
+/// Adds a block's products to the sums of one row and half. The sums stay in memory: they are touched once a block,
+/// and the registers are needed for the integers.
+#[inline(always)]
+unsafe fn add_scaled<L: Lanes>(stretch: Stretch, row: usize, half: usize, dots: L::Int, scale: L) {
+    let place = stretch.sums.add(row * PANEL_ROWS + half * LANES);
+    L::int_to_float(dots)
+        .fma(scale, L::load(place))
+        .store(place);
+}
+
+/// The same pointer, of which the compiler knows nothing. It would otherwise broadcast every activation once for both
+/// halves, find that it has too few registers for that, and keep the broadcasts in memory.
+#[inline(always)]
+fn opaque(pointer: *const i8) -> *const i8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut pointer = pointer;
+        // SAFETY: no instruction at all.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) pointer, options(readonly, nostack, preserves_flags))
+        };
+        pointer
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    pointer
 }
 
 /// Four consecutive i8 as the word that the dot products take.

@@ -1,7 +1,7 @@
 //! Q4_0: units of one block, `[4 groups][32 rows][4]` bytes whose low nibbles are group g and whose high nibbles are
 //! group g + 4, then 32 f16 scales: 4.5 bits a weight, as in the file.
 
-use super::{HALVES, PANEL_ROWS, Stretch, Unit, four_bytes, load_sums, store_sums};
+use super::{HALVES, PANEL_ROWS, Stretch, Unit, add_scaled, four_bytes};
 use crate::blocks::{BLOCK, Q4_0};
 use crate::lanes::{LANES, Lanes};
 
@@ -33,44 +33,47 @@ pub(super) fn pack_nibbles(quants: &[u8], lane: usize, nibbles: &mut [u8]) {
 /// Adds the products of a block's nibbles with every row of the tile.
 #[inline(always)]
 pub(super) unsafe fn dot_nibbles<L: Lanes, const M: usize>(
-    dots: &mut [L::Int; M],
+    dots: &mut [[L::Int; HALVES]; M],
     nibbles: *const u8,
-    half: usize,
     x: *const i8,
 ) {
     for pair in 0..GROUP_PAIRS {
-        let bytes = L::bytes(nibbles.add((pair * PANEL_ROWS + half * LANES) * 4));
-        let (low, high) = (L::low_nibbles(bytes), L::high_nibbles(bytes));
-        for (r, dot) in dots.iter_mut().enumerate() {
+        let place = nibbles.add(pair * PANEL_ROWS * 4);
+        let bytes = [L::bytes(place), L::bytes(place.add(LANES * 4))];
+        let low = [L::low_nibbles(bytes[0]), L::low_nibbles(bytes[1])];
+        let high = [L::high_nibbles(bytes[0]), L::high_nibbles(bytes[1])];
+        for (r, dots) in dots.iter_mut().enumerate() {
             let x = x.add(r * BLOCK + pair * 4);
-            *dot = L::dot_small(*dot, low, four_bytes(x));
-            *dot = L::dot_small(*dot, high, four_bytes(x.add(BLOCK / 2)));
+            let (first, second) = (four_bytes(x), four_bytes(x.add(BLOCK / 2)));
+            for (half, dot) in dots.iter_mut().enumerate() {
+                *dot = L::dot_small(*dot, low[half], first);
+                *dot = L::dot_small(*dot, high[half], second);
+            }
         }
     }
 }
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(stretch.sums);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
+        stretch.prefetch_ahead::<M>(weights, UNIT.bytes);
+        let mut dots = [[L::int_splat(0); HALVES]; M];
+        for (r, dots) in dots.iter_mut().enumerate() {
+            *dots = [L::int_splat(OFFSET * (*factors.add(r)).negative_sum); HALVES];
+        }
+        dot_nibbles::<L, M>(&mut dots, weights, x);
         for half in 0..HALVES {
-            let mut dots = [L::int_splat(0); M];
-            for (r, dot) in dots.iter_mut().enumerate() {
-                *dot = L::int_splat(OFFSET * (*factors.add(r)).negative_sum);
-            }
-            dot_nibbles::<L, M>(&mut dots, weights, half, x);
             let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
-            for (r, row) in sums.iter_mut().enumerate() {
+            for (r, dots) in dots.iter().enumerate() {
                 let scale = scales.mul(L::splat((*factors.add(r)).scale));
-                row[half] = L::int_to_float(dots[r]).fma(scale, row[half]);
+                add_scaled(stretch, r, half, dots[half], scale);
             }
         }
         weights = weights.add(UNIT.bytes);
         x = x.add(M * BLOCK);
         factors = factors.add(M);
     }
-    store_sums(&sums, stretch.sums);
 }

@@ -3,7 +3,7 @@
 //! bits of a scale become a byte.
 
 use super::q4_0::{dot_nibbles, pack_nibbles};
-use super::{HALVES, PANEL_ROWS, Stretch, Unit, load_sums, store_sums};
+use super::{HALVES, PANEL_ROWS, Stretch, Unit};
 use crate::blocks::{BLOCK, Q4K, SUPERBLOCK};
 use crate::lanes::{LANES, Lanes};
 
@@ -34,25 +34,26 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(stretch.sums);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
         let mut sub = weights.add(HEAD_BYTES);
         for _ in 0..SUB_BLOCKS {
+            stretch.prefetch_ahead::<M>(sub, SUB_BLOCK_BYTES);
+            let mut dots = [[L::int_splat(0); HALVES]; M];
+            dot_nibbles::<L, M>(&mut dots, sub.add(NIBBLES_AT), x);
             for half in 0..HALVES {
-                let mut dots = [L::int_splat(0); M];
-                dot_nibbles::<L, M>(&mut dots, sub.add(NIBBLES_AT), half, x);
                 let scales = L::load_f16(weights.add(half * LANES * 2).cast());
                 let scales = scales.mul(L::load_u8(sub.add(half * LANES)));
                 let mins = L::load_f16(weights.add((PANEL_ROWS + half * LANES) * 2).cast());
                 let mins = mins.mul(L::load_u8(sub.add(PANEL_ROWS + half * LANES)));
-                for (r, row) in sums.iter_mut().enumerate() {
+                for (r, dots) in dots.iter().enumerate() {
                     let factors = &*factors.add(r);
+                    let place = stretch.sums.add(r * PANEL_ROWS + half * LANES);
                     let scale = scales.mul(L::splat(factors.scale));
-                    let sum = mins.fma(L::splat(factors.scaled_negative_sum), row[half]);
-                    row[half] = L::int_to_float(dots[r]).fma(scale, sum);
+                    let sum = mins.fma(L::splat(factors.scaled_negative_sum), L::load(place));
+                    L::int_to_float(dots[half]).fma(scale, sum).store(place);
                 }
             }
             sub = sub.add(SUB_BLOCK_BYTES);
@@ -61,5 +62,4 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
         }
         weights = weights.add(UNIT.bytes);
     }
-    store_sums(&sums, stretch.sums);
 }

@@ -3,7 +3,7 @@
 //! pair p belongs to group `4 * set + p`: 6.56 bits a weight, as in the file.
 
 use super::q4_0::pack_nibbles;
-use super::{HALVES, PANEL_ROWS, Stretch, Unit, four_bytes, load_sums, store_sums};
+use super::{HALVES, PANEL_ROWS, Stretch, Unit, four_bytes, opaque};
 use crate::blocks::{BLOCK, Q6K, SUPERBLOCK};
 use crate::lanes::{LANES, Lanes};
 
@@ -37,58 +37,62 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
     }
 }
 
-/// The products of one group pair: group `FIELD` of the first sixteen inputs and of the second sixteen.
+/// Adds the products of group `FIELD` of the first sixteen inputs and of the second sixteen, for one half of the
+/// rows.
 #[inline(always)]
 unsafe fn dot_group<L: Lanes, const M: usize, const FIELD: usize>(
-    dots: &mut [[L::Int; M]; 2],
-    block: *const u8,
-    half: usize,
+    dots: &mut [[L::Int; 2]; M],
+    nibbles: *const u8,
     pairs: [L::Bytes; 2],
     x: *const i8,
 ) {
-    let nibbles = L::bytes(block.add(NIBBLES_AT + (FIELD * PANEL_ROWS + half * LANES) * 4));
-    let first = L::with_high_pair::<FIELD>(L::low_nibbles(nibbles), pairs[0]);
-    let second = L::with_high_pair::<FIELD>(L::high_nibbles(nibbles), pairs[1]);
-    for (i, (dots, weights)) in dots.iter_mut().zip([first, second]).enumerate() {
-        for (r, dot) in dots.iter_mut().enumerate() {
-            *dot = L::dot_small(
-                *dot,
-                weights,
-                four_bytes(x.add(r * BLOCK + i * BLOCK / 2 + FIELD * 4)),
-            );
-        }
+    let bytes = L::bytes(nibbles.add(FIELD * PANEL_ROWS * 4));
+    let first = L::with_high_pair::<FIELD>(L::low_nibbles(bytes), pairs[0]);
+    let second = L::with_high_pair::<FIELD>(L::high_nibbles(bytes), pairs[1]);
+    for (r, dots) in dots.iter_mut().enumerate() {
+        let x = x.add(r * BLOCK + FIELD * 4);
+        dots[0] = L::dot_small(dots[0], first, four_bytes(x));
+        dots[1] = L::dot_small(dots[1], second, four_bytes(x.add(BLOCK / 2)));
     }
 }
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(stretch.sums);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
         let mut block = weights.add(HEAD_BYTES);
         for _ in 0..BLOCKS {
+            stretch.prefetch_ahead::<M>(block, BLOCK_BYTES);
+            // Sixteen inputs to a scale need twice the integers, so the halves take turns with the registers.
             for half in 0..HALVES {
-                let mut dots = [[L::int_splat(0); M]; 2];
-                for (i, dots) in dots.iter_mut().enumerate() {
-                    for (r, dot) in dots.iter_mut().enumerate() {
-                        *dot = L::int_splat(OFFSET * (*factors.add(r)).negative_half_sums[i]);
-                    }
+                let x = opaque(x);
+                let mut dots = [[L::int_splat(0); 2]; M];
+                for (r, dots) in dots.iter_mut().enumerate() {
+                    let sums = (*factors.add(r)).negative_half_sums;
+                    *dots = [
+                        L::int_splat(OFFSET * sums[0]),
+                        L::int_splat(OFFSET * sums[1]),
+                    ];
                 }
                 let pairs = block.add(PAIRS_AT + half * LANES * 4);
                 let pairs = [L::bytes(pairs), L::bytes(pairs.add(PANEL_ROWS * 4))];
-                dot_group::<L, M, 0>(&mut dots, block, half, pairs, x);
-                dot_group::<L, M, 1>(&mut dots, block, half, pairs, x);
-                dot_group::<L, M, 2>(&mut dots, block, half, pairs, x);
-                dot_group::<L, M, 3>(&mut dots, block, half, pairs, x);
+                let nibbles = block.add(NIBBLES_AT + half * LANES * 4);
+                dot_group::<L, M, 0>(&mut dots, nibbles, pairs, x);
+                dot_group::<L, M, 1>(&mut dots, nibbles, pairs, x);
+                dot_group::<L, M, 2>(&mut dots, nibbles, pairs, x);
+                dot_group::<L, M, 3>(&mut dots, nibbles, pairs, x);
                 let scale = L::load_f16(weights.add(half * LANES * 2).cast());
                 let first = scale.mul(L::load_i8(block.add(half * LANES).cast()));
                 let second = scale.mul(L::load_i8(block.add(PANEL_ROWS + half * LANES).cast()));
-                for (r, row) in sums.iter_mut().enumerate() {
-                    let weighted = L::int_to_float(dots[0][r]).mul(first);
-                    let weighted = L::int_to_float(dots[1][r]).fma(second, weighted);
-                    row[half] = weighted.fma(L::splat((*factors.add(r)).scale), row[half]);
+                for (r, dots) in dots.iter().enumerate() {
+                    let place = stretch.sums.add(r * PANEL_ROWS + half * LANES);
+                    let weighted = L::int_to_float(dots[0]).mul(first);
+                    let weighted = L::int_to_float(dots[1]).fma(second, weighted);
+                    weighted
+                        .fma(L::splat((*factors.add(r)).scale), L::load(place))
+                        .store(place);
                 }
             }
             block = block.add(BLOCK_BYTES);
@@ -97,5 +101,4 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
         }
         weights = weights.add(UNIT.bytes);
     }
-    store_sums(&sums, stretch.sums);
 }

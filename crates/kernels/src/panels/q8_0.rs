@@ -1,7 +1,7 @@
 //! Q8_0: units of one block, `[8 groups][32 rows][4]` bytes with an offset of 128, then 32 f16 scales: 8.5 bits a
 //! weight, as in the file.
 
-use super::{HALVES, PANEL_ROWS, Stretch, Unit, four_bytes, load_sums, store_sums};
+use super::{HALVES, PANEL_ROWS, Stretch, Unit, add_scaled, four_bytes};
 use crate::blocks::{BLOCK, Q8_0};
 use crate::lanes::{LANES, Lanes};
 
@@ -25,31 +25,33 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(stretch.sums);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
-        for half in 0..HALVES {
-            let mut dots = [L::int_splat(0); M];
-            for (r, dot) in dots.iter_mut().enumerate() {
-                *dot = L::dot_offset_start((*factors.add(r)).negative_sum);
-            }
-            for group in 0..GROUPS {
-                let bytes = L::bytes(weights.add((group * PANEL_ROWS + half * LANES) * 4));
-                for (r, dot) in dots.iter_mut().enumerate() {
-                    *dot = L::dot_offset(*dot, bytes, four_bytes(x.add(r * BLOCK + group * 4)));
+        let mut dots = [[L::int_splat(0); HALVES]; M];
+        for (r, dots) in dots.iter_mut().enumerate() {
+            *dots = [L::dot_offset_start((*factors.add(r)).negative_sum); HALVES];
+        }
+        for group in 0..GROUPS {
+            let place = weights.add(group * PANEL_ROWS * 4);
+            let bytes = [L::bytes(place), L::bytes(place.add(LANES * 4))];
+            for (r, dots) in dots.iter_mut().enumerate() {
+                let x = four_bytes(x.add(r * BLOCK + group * 4));
+                for (dot, bytes) in dots.iter_mut().zip(bytes) {
+                    *dot = L::dot_offset(*dot, bytes, x);
                 }
             }
+        }
+        for half in 0..HALVES {
             let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
-            for (r, row) in sums.iter_mut().enumerate() {
+            for (r, dots) in dots.iter().enumerate() {
                 let scale = scales.mul(L::splat((*factors.add(r)).scale));
-                row[half] = L::int_to_float(dots[r]).fma(scale, row[half]);
+                add_scaled(stretch, r, half, dots[half], scale);
             }
         }
         weights = weights.add(UNIT.bytes);
         x = x.add(M * BLOCK);
         factors = factors.add(M);
     }
-    store_sums(&sums, stretch.sums);
 }

@@ -138,7 +138,8 @@ impl Checkpoint {
         })
     }
 
-    /// Holds every tensor that is there against the shape it must have, and gives the bytes of all.
+    /// Holds every tensor that is there against the shape it must have, and gives the bytes of those that
+    /// will be packed.
     pub(super) fn checked_bytes(&self, config: &ModelConfig) -> Result<usize, ModelError> {
         let mut bytes = 0;
         for name in Name::all(config) {
@@ -152,7 +153,14 @@ impl Checkpoint {
                     "has shape {found:?}, but the config asks for {expected:?}"
                 )));
             }
-            bytes += tensor.bytes().len();
+            let is_unused = if config.tied {
+                Name::Output
+            } else {
+                Name::Embedding
+            };
+            if name != is_unused {
+                bytes += tensor.bytes().len();
+            }
         }
         Ok(bytes)
     }

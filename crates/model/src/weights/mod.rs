@@ -86,19 +86,20 @@ impl Weights {
         progress: &dyn Fn(Progress<'_>),
     ) -> Result<Self, ModelError> {
         let packer = Packer::new(checkpoint, config, compute, quantize, progress)?;
-        let layers = (0..config.layers)
-            .map(|layer| Layer::pack(&packer, config, layer))
-            .collect::<Result<Vec<Layer>, ModelError>>()?;
-        let output = if config.tied {
+        // The largest matrix first: while it is packed its file pages are in memory, too.
+        let output = packer.matrix(if config.tied {
             Name::Embedding
         } else {
             Name::Output
-        };
+        })?;
+        let layers = (0..config.layers)
+            .map(|layer| Layer::pack(&packer, config, layer))
+            .collect::<Result<Vec<Layer>, ModelError>>()?;
         Ok(Self {
             embedding: Embedding::new(checkpoint.require(Name::Embedding)?.clone()),
             layers,
             output_norm: packer.vector(Name::OutputNorm)?,
-            output: packer.matrix(output)?,
+            output,
         })
     }
 
