@@ -56,16 +56,14 @@ def split_rules(out):
     plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
     rules = {
-        "smollm": (pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2]), None),
-        "llama-bpe": (pre_tokenizers.Sequence([isolated(WORDS.replace("DIGITS", r"\p{N}{1,3}")), plain]), None),
-        "qwen2": (pre_tokenizers.Sequence([isolated(WORDS.replace("DIGITS", r"\p{N}")), plain]), normalizers.NFC()),
+        "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2]),
+        "llama-bpe": pre_tokenizers.Sequence([isolated(WORDS.replace("DIGITS", r"\p{N}{1,3}")), plain]),
+        "qwen2": pre_tokenizers.Sequence([isolated(WORDS.replace("DIGITS", r"\p{N}")), plain]),
     }
     ids = {}
-    for name, (rule, normalizer) in rules.items():
+    for name, rule in rules.items():
         tokenizer = byte_level()
         tokenizer.pre_tokenizer = rule
-        if normalizer:
-            tokenizer.normalizer = normalizer
         ids[name] = [tokenizer.encode(text).ids for text in TEXTS]
     (out / "split-rules.json").write_text(json.dumps(ids))
 
