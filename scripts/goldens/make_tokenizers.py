@@ -3,7 +3,8 @@
     make_tokenizers.py OUT
 
 OUT/byte-level and OUT/sentencepiece each get `tokenizer.json`, `vocab.gguf` (the same vocabulary as GGUF metadata) and
-`ids.json`: for every text the ids with special tokens added and the decoded text.
+`ids.json`: for every text the ids with special tokens added and the decoded text. OUT/byte-level/split-rules.json has the ids of the
+same texts under other models' rules for cutting text into words.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 import gguf
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. ",
@@ -31,6 +32,8 @@ TEXTS = [
 BYTE_LEVEL_SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 VOCAB = 288
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+# How models cut text into words, under the names that GGUF files give these rules.
+WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def byte_level():
@@ -45,6 +48,24 @@ def byte_level():
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer
+
+
+def split_rules(out):
+    """Ids of the same byte-level vocabulary under the splitting rules of several models."""
+    isolated = lambda regex: pre_tokenizers.Split(Regex(regex), "isolated")
+    plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rules = {
+        "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2]),
+        "llama-bpe": pre_tokenizers.Sequence([isolated(WORDS.replace("DIGITS", r"\p{N}{1,3}")), plain]),
+        "qwen2": pre_tokenizers.Sequence([isolated(WORDS.replace("DIGITS", r"\p{N}")), plain]),
+    }
+    ids = {}
+    for name, rule in rules.items():
+        tokenizer = byte_level()
+        tokenizer.pre_tokenizer = rule
+        ids[name] = [tokenizer.encode(text).ids for text in TEXTS]
+    (out / "split-rules.json").write_text(json.dumps(ids))
 
 
 def sentencepiece():
@@ -124,6 +145,7 @@ def main():
     out = Path(sys.argv[1])
     tokenizer = byte_level()
     write(out / "byte-level", tokenizer, lambda writer: describe_byte_level(writer, tokenizer))
+    split_rules(out / "byte-level")
     tokenizer, pieces, scores = sentencepiece()
     write(out / "sentencepiece", tokenizer, lambda writer: describe_sentencepiece(writer, pieces, scores))
 

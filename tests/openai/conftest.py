@@ -1,10 +1,13 @@
 """Starts the binary on a free port and hands out clients for it."""
 
+import json
 import os
 import re
 import subprocess
 import tempfile
 import threading
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 
 import pytest
@@ -23,6 +26,17 @@ class Server:
     @property
     def url(self) -> str:
         return f"http://{self.address}"
+
+    def ask(self, path: str, body: bytes | dict | None = None) -> tuple[int, str]:
+        """Status and body of a route the client library does not know. With a body it is a POST."""
+        data = json.dumps(body).encode() if isinstance(body, dict) else body
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read().decode()
 
     def client(self, **options) -> OpenAI:
         options.setdefault("api_key", "unused")

@@ -1,6 +1,6 @@
 """Completions through the official client."""
 
-import httpx
+import json
 
 PROMPT = "Once upon a time"
 
@@ -23,8 +23,8 @@ def test_a_batch_is_answered_as_each_prompt_alone(client, model):
 
 
 def test_tokens_are_a_prompt_too(client, model, server):
-    ids = httpx.post(f"{server.url}/tokenize", json={"prompt": PROMPT}).json()["tokens"]
-    text = httpx.post(f"{server.url}/detokenize", json={"tokens": ids}).json()["prompt"]
+    ids = json.loads(server.ask("/tokenize", {"prompt": PROMPT})[1])["tokens"]
+    text = json.loads(server.ask("/detokenize", {"tokens": ids})[1])["prompt"]
     assert PROMPT in text
     options = {"model": model, "max_tokens": 8, "temperature": 0}
     by_text = client.completions.create(prompt=PROMPT, **options).choices[0].text

@@ -3,7 +3,6 @@
 import subprocess
 import time
 
-import httpx
 import msgpack
 import zmq
 from conftest import start
@@ -28,14 +27,14 @@ VLLM_METRICS = [
 
 def test_metrics_carry_vllm_names(client, model, server):
     client.completions.create(model=model, prompt="hello", max_tokens=4)
-    text = httpx.get(f"{server.url}/metrics").text
+    text = server.ask("/metrics")[1]
     missing = [name for name in VLLM_METRICS if f"\n{name}" not in text]
     assert not missing, text
 
 
 def test_a_hang_up_frees_the_kv_cache(client, model, server):
     def running():
-        text = httpx.get(f"{server.url}/metrics").text
+        text = server.ask("/metrics")[1]
         lines = [line for line in text.splitlines() if line.startswith("vllm:num_requests_running{")]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 

@@ -35,7 +35,8 @@ pub(crate) struct Submission {
     /// Most tokens that each choice may generate.
     pub(crate) max_tokens: usize,
     pub(crate) seed: u64,
-    pub(crate) grammar: Option<Grammar>,
+    /// One for each choice, or none.
+    pub(crate) grammars: Vec<Grammar>,
     pub(crate) submitted: Instant,
     pub(crate) updates: UnboundedSender<Update>,
     /// Given back when the first of its sequences runs.

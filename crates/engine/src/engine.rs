@@ -117,7 +117,9 @@ impl Engine {
             return Err(SubmitError::Draining);
         }
         let max_tokens = self.check(&request)?;
-        let grammar = self.grammars.compile(&request.sampling.format)?;
+        let grammars = self
+            .grammars
+            .compile(&request.sampling.format, request.sampling.n)?;
         let place = QueuePlace::take(&self.queued, self.config.max_queued).ok_or_else(|| {
             self.metrics.refused_for_queue();
             SubmitError::QueueFull {
@@ -138,7 +140,7 @@ impl Engine {
                 request,
                 max_tokens,
                 seed,
-                grammar,
+                grammars,
                 submitted: Instant::now(),
                 updates: sender,
                 place,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use protocol::limits::MAX_BODY_BYTES;
 use protocol::{ApiError, ErrorKind, headers};
 use serde::Serialize;
@@ -15,11 +15,41 @@ use serde::Serialize;
 /// A body that trickles in longer than this is given up.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What is read and thrown away of a refused body before the connection is closed on its sender.
+const MAX_DISCARDED_BYTES: usize = 4 * MAX_BODY_BYTES;
+
+/// And how long its sender is waited for.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Room that is made before a byte has arrived: an announcement costs its sender nothing.
+const FIRST_BYTES: usize = 64 << 10;
+
 /// When a refused request may be tried again: about the time in which a queue moves.
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Reads a JSON body within [`MAX_BODY_BYTES`] and [`BODY_TIMEOUT`].
-pub(crate) async fn read_json_body(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn read_json_body(headers: &HeaderMap, mut body: Body) -> Result<Bytes, ApiError> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, collect(headers, &mut body)).await;
+    let refusal = match read {
+        Ok(Ok(bytes)) => return Ok(bytes),
+        Ok(Err(refusal)) => refusal,
+        Err(_) => {
+            return Err(ApiError::new(
+                ErrorKind::Timeout,
+                format!(
+                    "the body did not arrive within {} s",
+                    BODY_TIMEOUT.as_secs()
+                ),
+            ));
+        }
+    };
+    // Most clients read the answer only after they have sent everything; closing on them earlier
+    // would hide the refusal behind a broken pipe.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(&mut body)).await;
+    Err(refusal)
+}
+
+async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Bytes, ApiError> {
     require_json(headers)?;
     let announced = headers
         .get(header::CONTENT_LENGTH)
@@ -28,25 +58,33 @@ pub(crate) async fn read_json_body(headers: &HeaderMap, body: Body) -> Result<By
     if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    let collected =
-        tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
-            .await
-            .map_err(|_| {
-                ApiError::new(
-                    ErrorKind::Timeout,
-                    format!(
-                        "the body did not arrive within {} s",
-                        BODY_TIMEOUT.as_secs()
-                    ),
-                )
-            })?;
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(ApiError::new(
-            ErrorKind::InvalidRequest,
-            format!("the body could not be read: {error}"),
-        )),
+    let mut collected = BytesMut::with_capacity(announced.unwrap_or(0).min(FIRST_BYTES));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            ApiError::new(
+                ErrorKind::InvalidRequest,
+                format!("the body could not be read: {error}"),
+            )
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if collected.len() + data.len() > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        collected.extend_from_slice(&data);
+    }
+    Ok(collected.freeze())
+}
+
+/// Reads what a refused client still sends, up to [`MAX_DISCARDED_BYTES`].
+async fn discard(body: &mut Body) {
+    let mut discarded = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        discarded += frame.data_ref().map_or(0, Bytes::len);
+        if discarded > MAX_DISCARDED_BYTES {
+            return;
+        }
     }
 }
 

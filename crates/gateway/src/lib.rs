@@ -14,6 +14,7 @@ mod keys;
 pub mod kv_events;
 mod metrics;
 mod model_codec;
+mod near;
 mod pipeline;
 mod record;
 mod routes;

@@ -11,8 +11,9 @@
 use std::path::{Path, PathBuf};
 
 use forespeak_model::gguf::Gguf;
-use forespeak_model::{Specials, Tokenizer};
+use forespeak_model::{ModelError, Specials, Tokenizer};
 use proptest::prelude::*;
+use testkit::tiny_models::{GgufWriter, MetadataValue};
 
 const NAMES: [&str; 2] = ["byte-level", "sentencepiece"];
 
@@ -54,6 +55,66 @@ fn ids_and_texts_are_those_of_hugging_face() {
     }
 }
 
+/// The byte-level vocabulary as a GGUF file that names another rule for cutting text into words.
+fn with_split_rule(rule: &str) -> Result<Tokenizer, ModelError> {
+    use MetadataValue::{I32s, String, Strings};
+    let json = std::fs::read(folder("byte-level").join("tokenizer.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let vocab = json["model"]["vocab"].as_object().unwrap();
+    let mut tokens: Vec<_> = vocab
+        .iter()
+        .map(|(token, id)| (id.as_u64(), token.clone()))
+        .collect();
+    tokens.sort();
+    let tokens: Vec<_> = tokens.into_iter().map(|(_, token)| token).collect();
+    let types = tokens
+        .iter()
+        .map(|token| if token.starts_with("<|") { 3 } else { 1 });
+    let merges = json["model"]["merges"].as_array().unwrap().iter();
+    let merges = merges.map(|merge| {
+        format!(
+            "{} {}",
+            merge[0].as_str().unwrap(),
+            merge[1].as_str().unwrap()
+        )
+    });
+    let mut writer = GgufWriter::default();
+    writer.set("tokenizer.ggml.model", String("gpt2".into()));
+    writer.set("tokenizer.ggml.pre", String(rule.into()));
+    writer.set("tokenizer.ggml.token_type", I32s(types.collect()));
+    writer.set("tokenizer.ggml.merges", Strings(merges.collect()));
+    writer.set("tokenizer.ggml.tokens", Strings(tokens));
+    let bytes = writer.finish();
+    Tokenizer::from_gguf(&Gguf::parse("vocab.gguf", &bytes).unwrap())
+}
+
+#[test]
+fn other_models_cut_words_by_their_own_rules() {
+    let read = |file: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(folder("byte-level").join(file)).unwrap()).unwrap()
+    };
+    let (texts, rules) = (read("ids.json"), read("split-rules.json"));
+    for (rule, expected) in rules.as_object().unwrap() {
+        let tokenizer = with_split_rule(rule).unwrap();
+        for (case, expected) in texts
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(expected.as_array().unwrap())
+        {
+            let text = case["text"].as_str().unwrap();
+            let expected: Vec<u32> = serde_json::from_value(expected.clone()).unwrap();
+            let ids = tokenizer.encode(text, Specials::PARSE).unwrap();
+            assert_eq!(ids, expected, "{rule} {text:?}");
+        }
+    }
+    let error = with_split_rule("unheard-of").unwrap_err().to_string();
+    assert!(
+        error.contains("pre-tokenizer `unheard-of` is not supported"),
+        "{error}"
+    );
+}
+
 #[test]
 fn special_tokens_can_be_read_as_text() {
     let [tokenizer, _] = both("byte-level");
@@ -68,19 +129,38 @@ fn special_tokens_can_be_read_as_text() {
     assert_eq!(tokenizer.decode(&parsed, false), text);
 }
 
+/// Generous for a debug build on a busy machine, and far from what anything quadratic would take.
+const MEGABYTE_SECONDS: u64 = 60;
+
+fn encode_a_megabyte_of(piece: &str, name: &str, tokenizer: &Tokenizer) {
+    let text = piece.repeat((1 << 20) / piece.len());
+    let start = std::time::Instant::now();
+    let ids = tokenizer.encode(&text, Specials::PARSE).unwrap();
+    let took = start.elapsed();
+    println!("{name} {piece:?}: {} ids in {took:?}", ids.len());
+    assert_eq!(tokenizer.decode(&ids, true), text);
+    assert!(
+        took.as_secs() < MEGABYTE_SECONDS,
+        "{name} {piece:?}: {took:?}"
+    );
+}
+
 #[test]
 fn a_megabyte_without_a_space_is_no_attack() {
     for name in NAMES {
-        for tokenizer in both(name) {
-            for piece in ["a", "the", "ab1", "東", "!"] {
-                let text = piece.repeat((1 << 20) / piece.len());
-                let start = std::time::Instant::now();
-                let ids = tokenizer.encode(&text, Specials::PARSE).unwrap();
-                let took = start.elapsed();
-                println!("{name} {piece:?}: {} ids in {took:?}", ids.len());
-                assert_eq!(tokenizer.decode(&ids, true), text);
-                assert!(took.as_secs() < 60, "{name} {piece:?}: {took:?}");
-            }
+        let [tokenizer, _] = both(name);
+        for piece in ["a", "the", "ab1", "東", "!"] {
+            encode_a_megabyte_of(piece, name, &tokenizer);
+        }
+    }
+}
+
+#[test]
+fn a_megabyte_of_spaces_is_no_attack() {
+    for rule in ["gpt-2", "llama-bpe", "qwen2"] {
+        let tokenizer = with_split_rule(rule).unwrap();
+        for piece in [" ", "\r\n ", " \u{3000}"] {
+            encode_a_megabyte_of(piece, rule, &tokenizer);
         }
     }
 }

@@ -4,16 +4,21 @@
 //! refused at once and a large one holds nobody up. In the steps it only masks scores, under bounds on
 //! the work for each mask.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::SubmitError;
 use crate::request::Format;
 use crate::vocabulary::Vocabulary;
+
+/// Longer tokens are never part of a formatted answer: the tree has no room for them, and real ones are
+/// long runs of blanks or marks.
+const LONGEST_TOKEN: usize = 1000;
 
 /// Compiles formats for one vocabulary. The tree of its tokens is built with the first format: most
 /// servers never see one.
@@ -30,26 +35,44 @@ impl Grammars {
         }
     }
 
-    /// The grammar of a format, `None` for free text.
-    pub(crate) fn compile(&self, format: &Format) -> Result<Option<Grammar>, SubmitError> {
+    /// One grammar for each of `choices`, in its initial state; none for free text.
+    pub(crate) fn compile(
+        &self,
+        format: &Format,
+        choices: usize,
+    ) -> Result<Vec<Grammar>, SubmitError> {
         let schema = match format {
-            Format::Text => return Ok(None),
+            Format::Text => return Ok(Vec::new()),
             Format::JsonObject => json!({"type": "object"}),
             Format::JsonSchema(schema) => schema.clone(),
         };
+        // Schemas and vocabularies come from strangers: even an assertion that fails on one of them
+        // inside the compiler must only refuse the request.
+        catch_unwind(AssertUnwindSafe(|| self.compile_schema(schema, choices)))
+            .unwrap_or_else(|_| Err("the schema cannot be compiled".to_owned()))
+            .map_err(SubmitError::Format)
+    }
+
+    fn compile_schema(&self, schema: Value, choices: usize) -> Result<Vec<Grammar>, String> {
         let factory = self
             .factory
             .get_or_init(|| factory(self.vocabulary.as_ref()))
             .as_ref()
-            .map_err(|error| SubmitError::Format(error.clone()))?;
+            .map_err(String::clone)?;
         let parser = factory
             .create_parser(TopLevelGrammar::from_json_schema(schema))
-            .map_err(|error| SubmitError::Format(error.to_string()))?;
+            .map_err(|error| error.to_string())?;
         let matcher = Matcher::new(Ok(parser));
-        match matcher.get_error() {
-            Some(error) => Err(SubmitError::Format(error)),
-            None => Ok(Some(Grammar { matcher })),
+        if let Some(error) = matcher.get_error() {
+            return Err(error);
         }
+        let mut grammars: Vec<Grammar> = (1..choices)
+            .map(|_| Grammar {
+                matcher: matcher.deep_clone(),
+            })
+            .collect();
+        grammars.push(Grammar { matcher });
+        Ok(grammars)
     }
 }
 
@@ -60,7 +83,9 @@ fn factory(vocabulary: &dyn Vocabulary) -> Result<ParserFactory, String> {
     let words: Vec<Vec<u8>> = (0..vocabulary.vocab_size() as u32)
         .map(|id| {
             let bytes = vocabulary.token_bytes(id).unwrap_or_default();
-            if vocabulary.is_special(id) {
+            if bytes.len() > LONGEST_TOKEN {
+                Vec::new()
+            } else if vocabulary.is_special(id) {
                 // Markers are no text: the first byte keeps them apart from tokens spelt the same.
                 [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat()
             } else {
@@ -87,13 +112,6 @@ pub(crate) struct Grammar {
 }
 
 impl Grammar {
-    /// The same state for another choice, sharing nothing with this one.
-    pub(crate) fn fork(&self) -> Self {
-        Self {
-            matcher: self.matcher.deep_clone(),
-        }
-    }
-
     /// Makes all tokens impossible that the grammar does not allow next.
     pub(crate) fn mask(&mut self, row: &mut [f32]) -> Result<(), String> {
         let allowed = self
@@ -149,11 +167,8 @@ mod tests {
             "required": ["a"],
             "additionalProperties": false,
         });
-        let mut grammar = grammars()
-            .compile(&Format::JsonSchema(schema))
-            .unwrap()
-            .unwrap();
-        let mut fork = grammar.fork();
+        let mut both = grammars().compile(&Format::JsonSchema(schema), 2).unwrap();
+        let (mut grammar, mut other) = (both.remove(0), both.remove(0));
         let text = br#"{"a":2}"#;
         for (i, &byte) in text.iter().enumerate() {
             let id = u32::from(byte);
@@ -161,16 +176,16 @@ mod tests {
             assert!(!allowed(&mut grammar).contains(&u32::from(b'x')));
             assert_eq!(grammar.advance(id), Ok(i + 1 == text.len()));
         }
-        assert!(allowed(&mut fork).contains(&u32::from(b'{')));
+        assert!(allowed(&mut other).contains(&u32::from(b'{')));
     }
 
     #[test]
     fn a_bad_schema_is_refused_when_it_is_compiled() {
         let bad = Format::JsonSchema(json!({"type": "nonsense"}));
         assert!(matches!(
-            grammars().compile(&bad),
+            grammars().compile(&bad, 1),
             Err(SubmitError::Format(_))
         ));
-        assert!(matches!(grammars().compile(&Format::Text), Ok(None)));
+        assert!(matches!(grammars().compile(&Format::Text, 1), Ok(none) if none.is_empty()));
     }
 }

@@ -64,7 +64,7 @@ impl LiveRequest {
             request,
             max_tokens,
             seed,
-            grammar,
+            grammars,
             submitted,
             updates,
             place,
@@ -75,6 +75,7 @@ impl LiveRequest {
         if !sampling.ignore_eos {
             ends.extend_from_slice(vocabulary.eos());
         }
+        let mut grammars = grammars.into_iter();
         let choices = sequences
             .into_iter()
             .enumerate()
@@ -86,7 +87,7 @@ impl LiveRequest {
                     index,
                     &request.prompt,
                     ends.clone(),
-                    grammar.as_ref().map(|grammar| grammar.fork()),
+                    grammars.next(),
                 ),
                 text: TextStream::new(Arc::clone(vocabulary), &sampling, &request.prompt),
                 generated: 0,

@@ -13,7 +13,8 @@ use protocol::tokenize::{
 
 use crate::gateway::Gateway;
 use crate::http_io::{json, read_json_body, refuse};
-use crate::stages::{encode_text, render_conversation, require_key, require_model};
+use crate::near::run_near;
+use crate::stages::{encode_conversation, encode_text, require_key, require_model};
 
 pub(super) async fn tokenize(
     State(gateway): State<Arc<Gateway>>,
@@ -39,26 +40,28 @@ async fn tokens_of(gateway: &Gateway, request: Request<Body>) -> Result<Tokenize
     let (parts, body) = request.into_parts();
     require_key(&gateway.keys, &parts.headers)?;
     let body = read_json_body(&parts.headers, body).await?;
+    let bytes = body.len();
     let request = TokenizeRequest::parse(&body)?.validate()?;
     require_model(gateway, request.model.as_deref())?;
 
-    let codec = &gateway.model.codec;
-    let tokens = match request.input {
-        TokenizeInput::Text(text) => {
-            encode_text(codec, text, request.add_special_tokens)
-                .await?
-                .0
-        }
-        TokenizeInput::Chat(conversation) => {
-            render_conversation(codec, conversation, request.add_special_tokens).await?
-        }
-    };
-    let token_strs = request.return_token_strs.then(|| {
-        tokens
-            .iter()
-            .map(|&id| String::from_utf8_lossy(codec.token_bytes(id).unwrap_or_default()).into())
-            .collect()
-    });
+    let codec = Arc::clone(&gateway.model.codec);
+    let (tokens, token_strs) = run_near(bytes, move || {
+        let codec = codec.as_ref();
+        let tokens = match &request.input {
+            TokenizeInput::Text(text) => encode_text(codec, text, request.add_special_tokens),
+            TokenizeInput::Chat(chat) => {
+                encode_conversation(codec, chat, request.add_special_tokens)
+            }
+        }?;
+        let shown = |&id: &u32| {
+            String::from_utf8_lossy(codec.token_bytes(id).unwrap_or_default()).into_owned()
+        };
+        let token_strs = request
+            .return_token_strs
+            .then(|| tokens.iter().map(shown).collect());
+        Ok((tokens, token_strs))
+    })
+    .await?;
     Ok(TokenizeAnswer {
         count: tokens.len(),
         max_model_len: gateway.model.max_model_len,

@@ -10,5 +10,5 @@ mod validate;
 pub(crate) use dispatch::{Dispatched, DispatchedPrompt, dispatch};
 pub(crate) use identify::{identify, require_key};
 pub(crate) use receive::receive;
-pub(crate) use tokenize::{encode_text, render_conversation, tokenize};
+pub(crate) use tokenize::{encode_conversation, encode_text, tokenize};
 pub(crate) use validate::{Shape, require_model, validate};

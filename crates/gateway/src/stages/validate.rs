@@ -13,6 +13,7 @@ use super::identify::Identified;
 use crate::convert;
 use crate::gateway::Gateway;
 use crate::http_io::read_json_body;
+use crate::near::run_near;
 use crate::record::Route;
 
 /// A request within all bounds.
@@ -50,13 +51,16 @@ pub(crate) async fn validate(
     Identified(request): Identified,
 ) -> Result<Validated, ApiError> {
     let body = read_json_body(&request.headers, request.body).await?;
+    let bytes = body.len();
     let validated = match request.route {
-        Route::Chat => chat(request.id, ChatRequest::parse(&body)?.validate()?, gateway),
-        Route::Completions => completion(
-            request.id,
-            CompletionRequest::parse(&body)?.validate()?,
-            gateway,
-        ),
+        Route::Chat => {
+            let parse = move || ChatRequest::parse(&body)?.validate();
+            chat(request.id, run_near(bytes, parse).await?, gateway)
+        }
+        Route::Completions => {
+            let parse = move || CompletionRequest::parse(&body)?.validate();
+            completion(request.id, run_near(bytes, parse).await?, gateway)
+        }
     }?;
     require_known_tokens(gateway, &validated.sampling)?;
     Ok(validated)

@@ -105,11 +105,8 @@ async fn only_json_of_bounded_size_is_read() {
             .contains("application/json")
     );
 
-    let announced = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        MAX_BODY_BYTES + 1
-    );
-    refusal(&send(running.address, announced.as_bytes()).await, 413);
+    let announced = vec![b' '; MAX_BODY_BYTES + 1];
+    refusal(&post_with(running.address, CHAT, "", &announced).await, 413);
 
     let chunk = "x".repeat(MAX_BODY_BYTES / 2);
     let unannounced = format!(

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tokenizers::models::bpe::{BPE, Vocab};
-use tokenizers::normalizers::{NFC, Prepend, Replace, Sequence as Normalizers};
+use tokenizers::normalizers::{Prepend, Replace, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
@@ -206,11 +206,6 @@ fn byte_level(gguf: &Gguf<'_>, vocabulary: &Vocabulary<'_>) -> Result<Built, Mod
     let mut tokenizer = tokenizers::Tokenizer::new(model.map_err(|error| broken(gguf, error))?);
     let pre_tokenizer = rule.pre_tokenizer().map_err(|error| broken(gguf, error))?;
     tokenizer.with_pre_tokenizer(Some(pre_tokenizer));
-    if rule == SplitRule::Qwen2 {
-        tokenizer
-            .with_normalizer(Some(NFC))
-            .map_err(|error| broken(gguf, error))?;
-    }
     add_tokens(gguf, &mut tokenizer, vocabulary)?;
     Ok((tokenizer, Spelling::ByteLevel, rule.adds_bos()))
 }
@@ -335,6 +330,8 @@ fn merges_by_score(
 }
 
 /// How text is cut into words before merging; GGUF names rules after the models that introduced them.
+/// The format has no word for normalisation, so texts are taken as they are, as in llama.cpp: Qwen's
+/// own `tokenizer.json` would compose accents first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SplitRule {
     Gpt2,
