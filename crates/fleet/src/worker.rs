@@ -15,6 +15,7 @@ use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
 use crate::health::{Candidate, Condition, DrainReason, Draining, Health, HealthConfig, Signal};
 use crate::kv_events::EventCounters;
 use crate::observe::{Observation, Rates, Smoothed};
+use crate::recycle::Evidence;
 use crate::spec::WorkerSpec;
 
 /// A worker's number in the fleet. Small and dense: a freed number is given out again, after everybody
@@ -202,6 +203,29 @@ impl Worker {
         self.judgement().health.is_wedged(now)
     }
 
+    /// What the recycler wants to know; `claimed_tokens` is the most KV cache that the requests open
+    /// there can hold by the caller's books.
+    pub fn evidence(&self, claimed_tokens: u64, now: Instant) -> Evidence {
+        let seen = self.sighting.load();
+        let observation = seen.as_ref().map(|seen| &seen.observation);
+        let requests = |seen: &Observation| {
+            let (running, waiting) = (seen.running.unwrap_or(0), seen.waiting.unwrap_or(0));
+            running.saturating_add(waiting)
+        };
+        let judgement = self.judgement();
+        Evidence {
+            worker: self.id,
+            fit: judgement.health.underlying(now).is_healthy(),
+            wedged: judgement.health.is_wedged(now),
+            draining: judgement.health.draining().is_some(),
+            reported_tokens: observation.and_then(Observation::kv_used_tokens),
+            capacity_tokens: observation.and_then(|seen| seen.cache.capacity_tokens),
+            reported_requests: observation.map_or(0, requests),
+            claimed_tokens,
+            in_flight: self.in_flight(),
+        }
+    }
+
     /// Where its breaker stands.
     pub fn breaker(&self, now: Instant) -> BreakerState {
         self.judgement().breaker.state(now)
@@ -349,7 +373,10 @@ impl Attempt {
     /// at once; a fault later in the stream is told by [`Self::failed`].
     pub fn answered(&mut self, status: u16, has_retry_after: bool, now: Instant) {
         self.settle(Outcome::of_status(status, has_retry_after), now);
-        self.worker.signal(Signal::Alive, now);
+        // A 5xx proves a process, not a worker: it must not outvote probes that find the engine gone.
+        if status < 500 {
+            self.worker.signal(Signal::Alive, now);
+        }
     }
 
     /// A piece of the stream came: the worker is not wedged. Cheap enough for now and then, too dear for

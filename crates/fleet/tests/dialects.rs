@@ -1,4 +1,5 @@
 //! What is read from the pages of engines old and new.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -277,9 +277,7 @@ impl Health {
     }
 
     fn fall(&mut self, reason: DownReason) {
-        if self.reach != Reach::Starting {
-            self.reach = Reach::Down(reason);
-        }
+        self.reach = Reach::Down(reason);
     }
 }
 

@@ -115,7 +115,7 @@ impl Registry {
         self.version.subscribe()
     }
 
-    /// Makes `specs` the whole set of a source. Workers that no source names any more begin to drain.
+    /// Makes `specs` the whole set of a source; new ones are numbered in this order. Workers that no source names any more begin to drain.
     ///
     /// # Errors
     /// If a spec cannot be used or there are too many; then nothing has changed.
@@ -125,27 +125,27 @@ impl Registry {
         specs: Vec<WorkerSpec>,
         now: Instant,
     ) -> Result<(), FleetError> {
-        let mut wanted = BTreeMap::new();
-        for spec in specs {
+        let mut names = BTreeSet::new();
+        for spec in &specs {
             spec.check()?;
             let name = spec.name().to_owned();
-            if wanted.insert(name.clone(), spec).is_some() {
+            if let Some(name) = names.replace(name) {
                 return Err(FleetError::DuplicateName { name });
             }
         }
         let mut books = self.books();
-        books.check_room(&wanted)?;
+        books.check_room(&specs)?;
         let mut changed = false;
         let dropped: Vec<String> = books
             .named
             .iter()
-            .filter(|(name, entry)| entry.sources.contains(source) && !wanted.contains_key(*name))
+            .filter(|(name, entry)| entry.sources.contains(source) && !names.contains(*name))
             .map(|(name, _)| name.clone())
             .collect();
         for name in dropped {
             changed |= books.release(&name, source, now);
         }
-        for (_, spec) in wanted {
+        for spec in specs {
             changed |= self.name(&mut books, source, spec, now)?;
         }
         if changed {
@@ -162,7 +162,7 @@ impl Registry {
         spec.check()?;
         let name = spec.name().to_owned();
         let mut books = self.books();
-        books.check_room(&BTreeMap::from([(name.clone(), spec.clone())]))?;
+        books.check_room(std::slice::from_ref(&spec))?;
         if self.name(&mut books, &Source::Operator, spec, now)? {
             self.publish(&mut books);
         }
@@ -291,15 +291,12 @@ impl Registry {
 
 impl Books {
     /// Whether all of these fit, those that are there already not counted twice.
-    fn check_room(&self, wanted: &BTreeMap<String, WorkerSpec>) -> Result<(), FleetError> {
-        let is_there = |name: &String, spec: &WorkerSpec| {
-            let named = self.named.get(name).map(|entry| entry.worker.spec());
+    fn check_room(&self, wanted: &[WorkerSpec]) -> Result<(), FleetError> {
+        let is_there = |spec: &WorkerSpec| {
+            let named = self.named.get(spec.name()).map(|entry| entry.worker.spec());
             named == Some(spec) || self.leaving.iter().any(|worker| worker.spec() == spec)
         };
-        let new = wanted
-            .iter()
-            .filter(|(name, spec)| !is_there(name, spec))
-            .count();
+        let new = wanted.iter().filter(|spec| !is_there(spec)).count();
         if self.numbers.len() + new > MAX_WORKERS {
             return Err(FleetError::TooManyWorkers { limit: MAX_WORKERS });
         }

@@ -1,7 +1,9 @@
 //! The fleet at one moment.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use crate::health::{Candidate, PanicConfig, Standing, standings};
 use crate::worker::{Worker, WorkerId};
 
 /// A consistent list of workers, ordered by number.
@@ -32,6 +34,20 @@ impl Snapshot {
         self.workers
             .iter()
             .filter(move |worker| worker.spec().pool == pool)
+    }
+
+    /// The workers of a pool with what each may be given now: never nobody while anybody is staying.
+    pub fn standings<'a>(
+        &'a self,
+        pool: &'a str,
+        panic: PanicConfig,
+        now: Instant,
+    ) -> Vec<(&'a Arc<Worker>, Standing)> {
+        let workers: Vec<_> = self.pool(pool).collect();
+        let candidates: Vec<Candidate> =
+            workers.iter().map(|worker| worker.candidate(now)).collect();
+        let standings = standings(&candidates, panic);
+        workers.into_iter().zip(standings).collect()
     }
 
     /// The worker of this number.

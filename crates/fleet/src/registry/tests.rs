@@ -40,6 +40,15 @@ fn a_worker_stays_while_any_source_names_it() {
 }
 
 #[test]
+fn workers_are_numbered_in_the_order_in_which_they_are_named() {
+    let (registry, now) = registry();
+    registry
+        .assign(&Source::Config, vec![spec("z"), spec("a")], now)
+        .unwrap();
+    assert_eq!(names(&registry), ["z", "a"]);
+}
+
+#[test]
 fn removal_drains_and_the_number_is_given_out_again_only_when_freed() {
     let (registry, now) = registry();
     registry

@@ -1,9 +1,11 @@
 //! Listening to KV events over real sockets: nothing is missed without a word.
 
+use crate::support::{
+    PATIENCE, Publisher, batch, eventually, free_port, old_batch, quick_config, spec,
+};
 use forespeak_fleet::kv_events::Lost;
 use forespeak_fleet::{EventsSpec, Fleet, KvChange, KvUpdate, WorkerId};
 use protocol::kv_events::KvEvent;
-use crate::support::{PATIENCE, Publisher, batch, eventually, free_port, old_batch, quick_config, spec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
@@ -90,7 +92,9 @@ async fn a_late_comer_gets_the_beginning_by_replay() {
 #[tokio::test]
 async fn a_late_comer_without_replay_says_so() {
     let mut publisher = Publisher::start().await;
-    (0..7).for_each(|_| drop(publisher.skip()));
+    for _ in 0..7 {
+        publisher.skip();
+    }
     let mut listening = Listening::to(publisher.events_port, None, 1).await;
     publisher.subscribed().await;
     publisher.publish(batch(7)).await;

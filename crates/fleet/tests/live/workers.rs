@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forespeak_fleet::health::{Condition, DownReason, DrainReason, PanicConfig, standings};
-use forespeak_fleet::scrape::MAX_PAGE_BYTES;
-use forespeak_fleet::{DnsSource, Fault, Fleet, KvChange, Worker, WorkerUrl};
 use crate::support::{Behaviour, PATIENCE, Web, eventually, free_port, quick_config, spec};
+use forespeak_fleet::health::{Condition, DownReason, DrainReason, PanicConfig};
+use forespeak_fleet::scrape::MAX_PAGE_BYTES;
+use forespeak_fleet::{DEFAULT_POOL, DnsSource, Fault, Fleet, KvChange, Worker, WorkerUrl};
 
 const PAGE: &str = include_str!("../fixtures/vllm_0_32.prom");
 
@@ -58,16 +58,11 @@ async fn one_dead_or_silent_worker_holds_nobody_up() {
     })
     .await;
     assert_eq!(silent.requests(), 1, "one question at a time");
-    let now = Instant::now();
-    let candidates: Vec<_> = fleet
-        .snapshot()
-        .workers()
+    let snapshot = fleet.snapshot();
+    let weights: Vec<bool> = snapshot
+        .standings(DEFAULT_POOL, PanicConfig::default(), Instant::now())
         .iter()
-        .map(|worker| worker.candidate(now))
-        .collect();
-    let weights: Vec<bool> = standings(&candidates, PanicConfig::default())
-        .iter()
-        .map(|standing| standing.weight > 0.0)
+        .map(|(_, standing)| standing.weight > 0.0)
         .collect();
     assert_eq!(weights, [false, false, true]);
 }
@@ -155,7 +150,9 @@ async fn a_worker_whose_engine_is_gone_says_so_and_is_out() {
     let worker = worker(&fleet, web.port);
     eventually("it is healthy", || is_healthy(&worker)).await;
     web.behave("/health", Behaviour::Answer(503, "", "engine dead".into()));
-    eventually("it is out", || {
+    eventually("it is out, though it answers requests with errors", || {
+        let now = Instant::now();
+        worker.begin_anyway(now).answered(500, false, now);
         worker.condition(Instant::now()) == Condition::Down(DownReason::Unready)
     })
     .await;
