@@ -1,0 +1,19 @@
+//! Names of headers, each declared once. Lower case, as HTTP/2 wants them.
+
+/// A name for the request, taken from the client or made up, in the answer and in the log.
+pub const REQUEST_ID: &str = "x-request-id";
+
+/// Seconds after which a refused request may be sent again.
+pub const RETRY_AFTER: &str = "retry-after";
+
+/// Media type of a stream.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// Media type of everything else.
+pub const JSON: &str = "application/json";
+
+/// Media type of the metrics page.
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Media type of the metrics page for those who do not ask for OpenMetrics.
+pub const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";

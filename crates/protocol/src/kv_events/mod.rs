@@ -1,0 +1,81 @@
+//! What a worker tells about its KV cache: which blocks it holds and which are gone.
+//!
+//! The encoding is vLLM's, so that routers made for vLLM can listen to us and we can listen to vLLM:
+//! a message has three frames, `topic`, `sequence number` (u64, big endian) and a msgpack payload
+//! `[timestamp, [event, …], data_parallel_rank]`. Events are maps (vLLM 0.24 and later) or arrays
+//! (before, and SGLang); we write maps and read both.
+
+mod decode;
+mod encode;
+
+pub use decode::{DecodeError, MAX_PAYLOAD_BYTES, decode_batch};
+pub use encode::encode_batch;
+
+/// Where our blocks live, in vLLM's words. vLLM's own CPU build says `GPU` too: to its listeners the
+/// word means "the memory the model computes from".
+pub const MEDIUM: &str = "GPU";
+
+/// The sequence number that ends a replay.
+pub const END_OF_REPLAY: u64 = u64::MAX;
+
+/// What happened to the cache in one or a few steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KvEventBatch {
+    /// Seconds since the Unix epoch.
+    pub timestamp: f64,
+    /// In the order in which they happened.
+    pub events: Vec<KvEvent>,
+    /// Which replica of a data-parallel group speaks.
+    pub data_parallel_rank: Option<u32>,
+}
+
+/// One change of the cache.
+#[derive(Debug, Clone, PartialEq)]
+pub enum KvEvent {
+    /// Consecutive full blocks became reusable.
+    Stored(BlockStored),
+    /// Blocks were evicted.
+    Removed {
+        /// Their hashes.
+        block_hashes: Vec<u64>,
+    },
+    /// The cache is empty.
+    Cleared,
+}
+
+/// Consecutive full blocks that became reusable.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BlockStored {
+    /// One per block. Opaque to listeners but for equality.
+    pub block_hashes: Vec<u64>,
+    /// The block before the first, `None` at the start of a sequence.
+    pub parent_block_hash: Option<u64>,
+    /// The tokens of all blocks.
+    pub token_ids: Vec<u32>,
+    /// Tokens in a block.
+    pub block_size: u32,
+    /// What besides the tokens went into the hashes, one entry per block: a cache salt stands in the
+    /// entry of a sequence's first block.
+    pub extra_keys: Vec<Vec<ExtraKey>>,
+}
+
+/// Something besides tokens that tells two blocks apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExtraKey {
+    /// A cache salt or an adapter's name.
+    Text(String),
+    /// An identifier and its offset in the block (an image in vLLM).
+    Placed(String, i64),
+    /// Something this version does not know; two unknown keys must not be taken for equal.
+    Unknown,
+}
+
+/// The frame of a sequence number.
+pub fn sequence_frame(sequence: u64) -> [u8; 8] {
+    sequence.to_be_bytes()
+}
+
+/// Reads the frame of a sequence number; `None` when it is not eight bytes long.
+pub fn parse_sequence_frame(frame: &[u8]) -> Option<u64> {
+    frame.try_into().ok().map(u64::from_be_bytes)
+}
