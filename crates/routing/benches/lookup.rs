@@ -79,9 +79,10 @@ fn measure(workers: u16) {
     let held = matches(0);
     report(
         "decide with fit",
-        median(|round| drop(black_box(decide(&held, &views, round)))),
+        median(|round| {
+            black_box(decide(&held, &views, round));
+        }),
     );
-    let mut index = index;
     let mut now = 0;
     let expect = median(|round| {
         now += 1;

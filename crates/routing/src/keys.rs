@@ -11,6 +11,8 @@
 //! we thought, which costs time and nothing else. The seed is the caller's secret, so that nobody outside can
 //! compute colliding keys at leisure.
 //!
+//! (The embedded engine's own block keys do decide answers, and are collision-resistant for that reason.)
+//!
 //! The keys are our own and not the engine's: engines change algorithm, seed and encoding between versions,
 //! while the token ids in their events stay what they are.
 

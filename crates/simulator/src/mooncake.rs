@@ -38,7 +38,10 @@ pub fn parse(text: &str) -> Result<Vec<MooncakeLine>, SimulatorError> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(at, line)| {
-            parse_line(line).map_err(|reason| SimulatorError::TraceLine { line: at + 1, reason })
+            parse_line(line).map_err(|reason| SimulatorError::TraceLine {
+                line: at + 1,
+                reason,
+            })
         })
         .collect()
 }
@@ -120,10 +123,17 @@ mod tests {
     #[test]
     fn a_trace_with_impossible_numbers_is_refused_or_survived() {
         let line = |tokens: u64, id: u32| {
-            format!(r#"{{"timestamp": 0, "input_length": {tokens}, "output_length": 600, "hash_ids": [{id}]}}"#)
+            format!(
+                r#"{{"timestamp": 0, "input_length": {tokens}, "output_length": 600, "hash_ids": [{id}]}}"#
+            )
         };
         assert!(parse(&line(u64::MAX, 0)).is_err());
-        assert_eq!(workload("t", &parse(&line(10, u32::MAX)).unwrap()).items[0].blocks.len(), 1);
+        assert_eq!(
+            workload("t", &parse(&line(10, u32::MAX)).unwrap()).items[0]
+                .blocks
+                .len(),
+            1
+        );
     }
 
     #[test]

@@ -30,14 +30,6 @@ pub struct WorkerSpec {
 }
 
 impl WorkerSpec {
-    /// The kinds below, by the names that examples and configurations use.
-    pub const KINDS: [(&str, fn() -> Self); 4] = [
-        ("a100-8b", Self::a100_8b),
-        ("h100-8b", Self::h100_8b),
-        ("h100-70b-tp4", Self::h100_70b_tp4),
-        ("l40s-8b", Self::l40s_8b),
-    ];
-
     /// Blocks the KV cache has.
     pub fn kv_blocks(&self) -> u64 {
         self.kv_tokens / u64::from(self.block_tokens.max(1))
@@ -48,13 +40,15 @@ impl WorkerSpec {
     /// # Errors
     /// If there is none of that name.
     pub fn by_name(name: &str) -> Result<Self, SimulatorError> {
-        Self::KINDS
-            .iter()
-            .find(|(kind, _)| *kind == name)
-            .map(|(_, spec)| spec())
-            .ok_or_else(|| SimulatorError::UnknownKind {
+        match name {
+            "a100-8b" => Ok(Self::a100_8b()),
+            "h100-8b" => Ok(Self::h100_8b()),
+            "h100-70b-tp4" => Ok(Self::h100_70b_tp4()),
+            "l40s-8b" => Ok(Self::l40s_8b()),
+            _ => Err(SimulatorError::UnknownKind {
                 name: name.to_owned(),
-            })
+            }),
+        }
     }
 
     /// An 8B model on an A100-class device.

@@ -156,6 +156,8 @@ pub struct SimWorker {
     kv: KvCache,
     running: Vec<Sequence>,
     waiting: VecDeque<Sequence>,
+    /// Requests it can never hold; the next step says so.
+    refused: Vec<usize>,
     counters: Counters,
 }
 
@@ -172,13 +174,22 @@ impl SimWorker {
             kv: KvCache::new(u32::try_from(spec.kv_blocks()).unwrap_or(u32::MAX - 1)),
             running: Vec::new(),
             waiting: VecDeque::new(),
+            refused: Vec::new(),
             counters: Counters::default(),
         }
     }
 
     /// Puts a request at the end of the queue. A prompt has at least one token.
     pub fn submit(&mut self, job: Job) {
-        let job = Job { prompt_tokens: job.prompt_tokens.max(1), ..job };
+        let job = Job {
+            prompt_tokens: job.prompt_tokens.max(1),
+            ..job
+        };
+        let capacity = self.kv.capacity() as u64 * u64::from(self.spec.block_tokens);
+        if job.prompt_tokens.saturating_add(job.output_tokens) > capacity {
+            self.refused.push(job.id);
+            return;
+        }
         let hashes = engine_hashes(&job.blocks);
         self.waiting.push_back(Sequence {
             job,
@@ -207,7 +218,7 @@ impl SimWorker {
 
     /// Whether there is nothing to do.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty()
+        self.running.is_empty() && self.waiting.is_empty() && self.refused.is_empty()
     }
 
     /// What it would report now.
@@ -239,8 +250,9 @@ impl SimWorker {
             budget: u64::from(self.spec.step_tokens),
             ..Plan::default()
         };
-        self.refuse_hopeless(&mut plan);
-        if self.is_idle() {
+        plan.events
+            .extend(self.refused.drain(..).map(|id| WorkerEvent::Refused { id }));
+        if self.running.is_empty() && self.waiting.is_empty() {
             return (!plan.events.is_empty()).then_some(Step {
                 takes: Duration::ZERO,
                 events: plan.events,
@@ -266,19 +278,6 @@ impl SimWorker {
             takes,
             events: plan.events,
         })
-    }
-
-    fn refuse_hopeless(&mut self, plan: &mut Plan) {
-        let capacity = self.kv.capacity() as u64 * u64::from(self.spec.block_tokens);
-        self.waiting.retain(|sequence| {
-            let fits = sequence.job.prompt_tokens.saturating_add(sequence.job.output_tokens) <= capacity;
-            if !fits {
-                plan.events.push(WorkerEvent::Refused {
-                    id: sequence.job.id,
-                });
-            }
-            fits
-        });
     }
 
     fn schedule_running(&mut self, plan: &mut Plan) {

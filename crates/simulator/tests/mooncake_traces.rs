@@ -3,6 +3,12 @@
 //! The traces are not part of the repository. `FORESPEAK_TRACES` names the folder that holds
 //! `conversation_trace.jsonl` and `synthetic_trace.jsonl` of Mooncake's FAST'25 release; without it these tests say
 //! so and do nothing. Run them optimised: `cargo test --release -p forespeak-simulator --test mooncake_traces`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "helpers of tests"
+)]
 
 use std::path::PathBuf;
 
