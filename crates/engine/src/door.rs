@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::request::{Request, Update};
+use crate::sampling::Grammar;
 
 /// Names a request inside the engine; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +35,8 @@ pub(crate) struct Submission {
     /// Most tokens that each choice may generate.
     pub(crate) max_tokens: usize,
     pub(crate) seed: u64,
+    /// One for each choice, or none.
+    pub(crate) grammars: Vec<Grammar>,
     pub(crate) submitted: Instant,
     pub(crate) updates: UnboundedSender<Update>,
     /// Given back when the first of its sequences runs.

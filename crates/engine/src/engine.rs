@@ -17,8 +17,9 @@ use crate::executor::Executor;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
 use crate::request::Request;
+use crate::sampling::Grammars;
 use crate::vocabulary::Vocabulary;
-use crate::worker::Worker;
+use crate::worker::{Next, Worker};
 
 /// A running engine. One thread owns all of its state; this is the door. Dropping it stops the thread
 /// and fails what still runs; [`Engine::drain`] lets it finish first.
@@ -30,6 +31,7 @@ pub struct Engine {
     draining: AtomicBool,
     next_key: AtomicU64,
     seeds: RandomState,
+    grammars: Grammars,
     metrics: Arc<Metrics>,
     kv_events: Mutex<Option<mpsc::Receiver<KvEventBatch>>>,
     ended: watch::Receiver<()>,
@@ -43,6 +45,22 @@ impl Engine {
         executor: Box<dyn Executor>,
         vocabulary: Arc<dyn Vocabulary>,
     ) -> Result<Self, StartError> {
+        let (mut engine, stepper) = Self::manual(config, executor, vocabulary)?;
+        let thread = std::thread::Builder::new()
+            .name("engine".to_owned())
+            .spawn(move || stepper.run())
+            .map_err(StartError::Thread)?;
+        engine.thread = Some(thread);
+        Ok(engine)
+    }
+
+    /// An engine without a thread: the caller makes its steps. So a test or a simulation decides what
+    /// arrives between which steps, and can do the same again.
+    pub fn manual(
+        config: EngineConfig,
+        executor: Box<dyn Executor>,
+        vocabulary: Arc<dyn Vocabulary>,
+    ) -> Result<(Self, Stepper), StartError> {
         config.check()?;
         let vocab_size = executor.vocab_size();
         if vocabulary.vocab_size() > vocab_size {
@@ -51,6 +69,7 @@ impl Engine {
                 model: vocab_size,
             });
         }
+        let grammars = Grammars::new(Arc::clone(&vocabulary));
         let (door, messages) = channel();
         let (running, ended) = watch::channel(());
         let (events, kv_events) = if config.kv_event_buffer == 0 {
@@ -68,14 +87,7 @@ impl Engine {
             Arc::clone(&metrics),
             events,
         );
-        let thread = std::thread::Builder::new()
-            .name("engine".to_owned())
-            .spawn(move || {
-                let _running = running;
-                worker.run();
-            })
-            .map_err(StartError::Thread)?;
-        Ok(Self {
+        let engine = Self {
             config,
             vocab_size,
             door,
@@ -83,11 +95,17 @@ impl Engine {
             draining: AtomicBool::new(false),
             next_key: AtomicU64::new(0),
             seeds: RandomState::new(),
+            grammars,
             metrics,
             kv_events: Mutex::new(kv_events),
             ended,
-            thread: Some(thread),
-        })
+            thread: None,
+        };
+        let stepper = Stepper {
+            worker,
+            _running: running,
+        };
+        Ok((engine, stepper))
     }
 
     /// Hands a request to the engine, or says at once why it can never be served.
@@ -99,6 +117,9 @@ impl Engine {
             return Err(SubmitError::Draining);
         }
         let max_tokens = self.check(&request)?;
+        let grammars = self
+            .grammars
+            .compile(&request.sampling.format, request.sampling.n)?;
         let place = QueuePlace::take(&self.queued, self.config.max_queued).ok_or_else(|| {
             self.metrics.refused_for_queue();
             SubmitError::QueueFull {
@@ -119,6 +140,7 @@ impl Engine {
                 request,
                 max_tokens,
                 seed,
+                grammars,
                 submitted: Instant::now(),
                 updates: sender,
                 place,
@@ -205,6 +227,28 @@ impl Engine {
     pub fn stop(&self) {
         self.draining.store(true, Ordering::Release);
         let _ = self.door.send(Message::Stop);
+    }
+}
+
+/// Makes the steps of an engine without a thread.
+pub struct Stepper {
+    worker: Worker,
+    /// Dropped with the stepper: then the engine has ended.
+    _running: watch::Sender<()>,
+}
+
+impl Stepper {
+    /// Takes what was submitted and cancelled, and makes one step. `false` when there is nothing to do.
+    pub fn step(&mut self) -> bool {
+        let work = self.worker.take_messages() == Next::Step;
+        if work {
+            self.worker.step();
+        }
+        work
+    }
+
+    fn run(self) {
+        self.worker.run();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The caller's end of a generation: updates come out, and dropping it gives everything back.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -49,14 +50,19 @@ impl Generation {
     ///
     /// Cancel safe: an update is either returned or still in the queue.
     pub async fn recv(&mut self) -> Option<Update> {
+        std::future::poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// The same for a hand-written future, such as the body of a streamed answer.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Update>> {
         if self.unfinished == 0 {
-            return None;
+            return Poll::Ready(None);
         }
         let first = match self.ahead.take() {
             Some(update) => Some(update),
-            None => self.updates.recv().await,
+            None => ready!(self.updates.poll_recv(context)),
         };
-        Some(self.hand_out(first))
+        Poll::Ready(Some(self.hand_out(first)))
     }
 
     /// The same for a thread that may block, as tests and benches do.

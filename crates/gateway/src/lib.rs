@@ -1,1 +1,32 @@
 //! The front door: listener, stages of a request, routes.
+//!
+//! `pipeline.rs` tells the way of a request from top to bottom. Around it stand the [`Server`] (sockets,
+//! connections, draining), the routes that need no pipeline (health, models, metrics) and the publisher
+//! of KV events. Whatever generates is behind the [`Worker`] trait; whatever turns text into tokens is
+//! behind [`Codec`].
+
+mod answer;
+mod convert;
+mod error;
+mod gateway;
+mod http_io;
+mod keys;
+pub mod kv_events;
+mod metrics;
+mod model_codec;
+mod near;
+mod pipeline;
+mod record;
+mod routes;
+mod server;
+mod stages;
+mod traffic;
+mod worker;
+
+pub use error::GatewayError;
+pub use gateway::{Gateway, ServedModel};
+pub use keys::ApiKeys;
+pub use model_codec::ModelCodec;
+pub use server::{Server, ServerConfig, StopSwitch};
+pub use traffic::Traffic;
+pub use worker::{Codec, Load, Worker};

@@ -14,3 +14,6 @@ pub const JSON: &str = "application/json";
 
 /// Media type of the metrics page.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Media type of the metrics page for those who do not ask for OpenMetrics.
+pub const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";

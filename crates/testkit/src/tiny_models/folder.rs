@@ -70,7 +70,6 @@ fn tokenizer(vocabulary: &Vocabulary) -> Value {
         .tokens
         .iter()
         .enumerate()
-        .skip(vocabulary.specials)
         .map(|(id, token)| (token.clone(), Value::from(id)))
         .collect();
     let added: Vec<Value> = [END_OF_TEXT, BEGIN_OF_TURN, END_OF_TURN]

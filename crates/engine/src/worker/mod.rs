@@ -1,0 +1,264 @@
+//! The engine's thread: it owns all state and does one step after another.
+//!
+//! ```text
+//! messages -> plan -> execute -> sample -> commit -> emit -> messages …
+//! ```
+//! With nothing to do it sleeps on its door. What goes wrong stays where it went wrong: a failing step
+//! fails the requests in it, a failing choice its request. If the bookkeeping itself should panic, all
+//! requests fail and it begins anew with empty blocks.
+
+mod live;
+mod step;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Instant, SystemTime};
+
+use model::{Batch, Logits};
+use tokio::sync::mpsc;
+
+use crate::blocks::{BlockPool, KvEventBatch};
+use crate::config::EngineConfig;
+use crate::door::{Message, RequestKey, Submission};
+use crate::executor::Executor;
+use crate::metrics::{Metrics, Occupancy, Outcome};
+use crate::request::Update;
+use crate::sampling::Scratch;
+use crate::scheduler::{Limits, NewSequence, Scheduler, SeqId};
+use crate::vocabulary::Vocabulary;
+use live::LiveRequest;
+
+/// Prompt rows scored in one step. Each costs a row of logits: 64 of them are 40 MB for a vocabulary of
+/// 150,000.
+const MAX_SCORED_ROWS: usize = 64;
+
+/// The state behind the engine's door.
+pub(crate) struct Worker {
+    config: EngineConfig,
+    executor: Box<dyn Executor>,
+    vocabulary: Arc<dyn Vocabulary>,
+    messages: Receiver<Message>,
+    metrics: Arc<Metrics>,
+    events: Option<mpsc::Sender<KvEventBatch>>,
+    scheduler: Scheduler,
+    requests: HashMap<RequestKey, LiveRequest>,
+    /// Whose choice a sequence is.
+    owners: HashMap<SeqId, (RequestKey, usize)>,
+    ending: Ending,
+    batch: Batch,
+    logits: Logits,
+    scratch: Scratch,
+}
+
+/// When to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    No,
+    WhenDone,
+    Now,
+}
+
+/// What to do after the messages.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// There is work.
+    Step,
+    /// There is none; wait at the door.
+    Sleep,
+    /// It was told to end, or has drained.
+    End,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        config: &EngineConfig,
+        executor: Box<dyn Executor>,
+        vocabulary: Arc<dyn Vocabulary>,
+        messages: Receiver<Message>,
+        metrics: Arc<Metrics>,
+        events: Option<mpsc::Sender<KvEventBatch>>,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            executor,
+            vocabulary,
+            messages,
+            metrics,
+            scheduler: empty_scheduler(config),
+            events,
+            requests: HashMap::new(),
+            owners: HashMap::new(),
+            ending: Ending::No,
+            batch: Batch::default(),
+            logits: Logits::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Runs until it is told to end, or has drained.
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.take_messages() {
+                Next::Step => self.step(),
+                Next::Sleep => match self.messages.recv() {
+                    Ok(message) => self.handle(message),
+                    Err(_) => break,
+                },
+                Next::End => break,
+            }
+        }
+        self.fail_all("the server is shutting down");
+        self.report();
+    }
+
+    /// Handles what has come through the door, without waiting.
+    pub(crate) fn take_messages(&mut self) -> Next {
+        loop {
+            match self.messages.try_recv() {
+                Ok(message) => self.handle(message),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Next::End,
+            }
+        }
+        if self.ending == Ending::Now {
+            return Next::End;
+        }
+        if !self.scheduler.is_idle() {
+            return Next::Step;
+        }
+        self.report();
+        match self.ending {
+            Ending::WhenDone | Ending::Now => Next::End,
+            Ending::No => Next::Sleep,
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Submit(submission) => self.take(*submission),
+            Message::Cancel(key) => self.end_request(key, Outcome::Abort),
+            Message::ResetPrefixCache => self.scheduler.pool.clear_cache(),
+            Message::Drain => self.ending = self.ending.max(Ending::WhenDone),
+            Message::Stop => self.ending = Ending::Now,
+        }
+    }
+
+    /// One step, whatever may happen in it.
+    pub(crate) fn step(&mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.plan_and_execute())) {
+            self.begin_anew(&panic_text(panic.as_ref()));
+        }
+        self.report();
+    }
+
+    fn take(&mut self, submission: Submission) {
+        let request = &submission.request;
+        let scored = request.sampling.prompt_logprobs.is_some();
+        let sequences = self.scheduler.add(
+            NewSequence {
+                prompt: request.prompt.clone(),
+                priority: request.priority,
+                cache_salt: request.cache_salt.clone(),
+                max_chunk: if scored { MAX_SCORED_ROWS } else { usize::MAX },
+                reads_cache: !scored,
+            },
+            request.sampling.n,
+        );
+        let key = submission.key;
+        for (index, &sequence) in sequences.iter().enumerate() {
+            self.owners.insert(sequence, (key, index));
+        }
+        let live = LiveRequest::new(submission, sequences, &self.vocabulary);
+        self.requests.insert(key, live);
+    }
+
+    fn fail(&mut self, key: RequestKey, error: &str) {
+        if let Some(request) = self.requests.get(&key) {
+            tracing::warn!(request = %request.id, error, "a request failed");
+            request.tell(Update::Failed(error.to_owned()));
+        }
+        self.end_request(key, Outcome::Error);
+    }
+
+    /// Takes a request out, with all choices that are still running.
+    fn end_request(&mut self, key: RequestKey, outcome: Outcome) {
+        let Some(request) = self.requests.remove(&key) else {
+            return;
+        };
+        let now = Instant::now();
+        for (index, choice) in request.choices.iter().enumerate() {
+            if !choice.finished {
+                self.metrics.ended(outcome, &request.life(index, now));
+                self.scheduler.remove(choice.sequence);
+                self.owners.remove(&choice.sequence);
+            }
+        }
+    }
+
+    fn fail_all(&mut self, error: &str) {
+        for key in self.requests.keys().copied().collect::<Vec<_>>() {
+            self.fail(key, error);
+        }
+    }
+
+    fn begin_anew(&mut self, error: &str) {
+        tracing::error!(
+            error,
+            "the engine's bookkeeping failed; all requests are lost"
+        );
+        self.scheduler = empty_scheduler(&self.config);
+        self.scheduler.pool.clear_cache();
+        self.owners.clear();
+        self.fail_all(&format!("the engine failed: {error}"));
+    }
+
+    /// Tells the outside how things stand.
+    fn report(&mut self) {
+        self.metrics.occupied(Occupancy {
+            running: self.scheduler.running(),
+            waiting: self.scheduler.waiting(),
+            deferred: self.scheduler.held_back(),
+            held_blocks: self.scheduler.pool.held(),
+            blocks: self.config.num_blocks,
+        });
+        let events = self.scheduler.pool.take_events();
+        if events.is_empty() {
+            return;
+        }
+        if let Some(sender) = &self.events {
+            let batch = KvEventBatch {
+                at: SystemTime::now(),
+                events,
+            };
+            if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(batch) {
+                self.metrics.kv_events_dropped();
+                tracing::warn!("a batch of KV events was dropped: their reader is too slow");
+            }
+        }
+    }
+}
+
+fn empty_scheduler(config: &EngineConfig) -> Scheduler {
+    Scheduler::new(
+        Limits {
+            sequences: config.max_num_seqs,
+            rows: config.max_num_batched_tokens,
+        },
+        BlockPool::new(
+            config.num_blocks,
+            config.enable_prefix_caching,
+            config.kv_event_buffer > 0,
+        ),
+    )
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
+}

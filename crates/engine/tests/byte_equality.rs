@@ -1,0 +1,179 @@
+//! The promise of batch invariance: tokens and log-probabilities are the same to the last bit, however a
+//! request is batched, chunked, helped by the cache, or preempted and computed again.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Answer, Random, request};
+use forespeak_engine::{
+    CpuExecutor, Engine, EngineConfig, Executor, Request, Sampling, Vocabulary,
+};
+use model::{BLOCK_TOKENS, Compute, KvType, LoadOptions, LoadedModel, Model, ModelSource, Tier};
+use testkit::hash_lm::{HashLm, ToyVocabulary};
+use testkit::tiny_models::{TinyFormat, TinyModel};
+
+const PROMPT: usize = 45;
+const ANSWER: usize = 30;
+const BLOCKS_EACH: usize = (PROMPT + ANSWER).div_ceil(BLOCK_TOKENS);
+
+/// One way to compute the same thing.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    batch: usize,
+    chunk: usize,
+    /// Whether the prompts were seen before.
+    warm: bool,
+    /// Whether blocks run out on the way.
+    tight: bool,
+}
+
+/// Makes executors for one model, with room for so many blocks.
+type Make<'a> = &'a dyn Fn(usize) -> Box<dyn Executor>;
+
+fn requests(vocab: usize) -> Vec<Request> {
+    let mut random = Random(3);
+    (0..8)
+        .map(|i| {
+            let prompt = (0..PROMPT).map(|_| random.range(0, vocab) as u32).collect();
+            let sampling = Sampling {
+                temperature: if i % 2 == 0 { 0.0 } else { 0.8 },
+                seed: Some(i),
+                max_tokens: Some(ANSWER),
+                ignore_eos: true,
+                logprobs: Some(3),
+                ..Sampling::default()
+            };
+            request(prompt, sampling)
+        })
+        .collect()
+}
+
+fn load(format: TinyFormat, threads: usize) -> LoadedModel {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    let recipe = TinyModel {
+        format,
+        ..TinyModel::default()
+    };
+    recipe.write_gguf(&path).unwrap();
+    let options = LoadOptions {
+        quantize: None,
+        chat_template: None,
+        compute: Arc::new(Compute::new(Tier::detect(), threads)),
+        progress: &|_| {},
+    };
+    Model::load(&ModelSource::Path(path), &options).unwrap()
+}
+
+fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<Answer> {
+    let blocks = if way.tight {
+        // Enough to admit three, too little for them to finish together.
+        (way.batch.min(3) * BLOCKS_EACH - 2).max(BLOCKS_EACH)
+    } else {
+        way.batch * BLOCKS_EACH * 4
+    };
+    let config = EngineConfig {
+        num_blocks: blocks,
+        max_model_len: PROMPT + ANSWER,
+        max_num_seqs: way.batch,
+        max_num_batched_tokens: way.chunk.max(way.batch),
+        enable_prefix_caching: way.warm,
+        ..EngineConfig::default()
+    };
+    let (engine, mut stepper) =
+        Engine::manual(config, make(blocks), Arc::clone(vocabulary)).unwrap();
+    let requests = requests(vocabulary.vocab_size());
+    let mut answers = Vec::new();
+    for together in requests.chunks(way.batch) {
+        let rounds = if way.warm { 2 } else { 1 };
+        for round in 0..rounds {
+            let mut open: Vec<_> = together
+                .iter()
+                .map(|request| engine.submit(request.clone()).unwrap())
+                .collect();
+            while stepper.step() {}
+            let round_answers = open.iter_mut().map(Answer::read);
+            if round + 1 == rounds {
+                answers.extend(round_answers);
+            }
+        }
+    }
+    if way.warm && !way.tight {
+        assert!(answers.iter().all(|a| a.cached_tokens > 0), "{way:?}");
+    }
+    if way.tight && way.batch > 1 {
+        assert!(engine.metrics().preemptions() > 0, "{way:?}");
+    }
+    answers
+}
+
+const PLAIN: Way = Way {
+    batch: 1,
+    chunk: 1024,
+    warm: false,
+    tight: false,
+};
+
+fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[Answer]) {
+    assert!(expected.iter().all(|a| a.ids().len() == ANSWER));
+    for batch in [1, 3, 8] {
+        for chunk in [7, 16, 40] {
+            for (warm, tight) in [(false, false), (true, false), (false, true), (true, true)] {
+                let way = Way {
+                    batch,
+                    chunk,
+                    warm,
+                    tight,
+                };
+                for (i, (got, expected)) in answers(make, vocabulary, way)
+                    .iter()
+                    .zip(expected)
+                    .enumerate()
+                {
+                    assert_eq!(got.essence(), expected.essence(), "request {i}, {way:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_hash_lm_answers_the_same_in_every_way() {
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(ToyVocabulary);
+    let make = |blocks| -> Box<dyn Executor> { Box::new(HashLm::new(blocks)) };
+    let expected = answers(&make, &vocabulary, PLAIN);
+    check_all_ways(&make, &vocabulary, &expected);
+}
+
+/// Also across numbers of threads: all are held against what one thread gives.
+fn check_model(format: TinyFormat, kv_type: KvType) {
+    let mut expected: Option<Vec<Answer>> = None;
+    for threads in [1, 2] {
+        let (model, tokenizer, _) = load(format, threads).into_parts();
+        let model = Arc::new(model);
+        let vocabulary: Arc<dyn Vocabulary> = tokenizer;
+        let make = |blocks| -> Box<dyn Executor> {
+            Box::new(CpuExecutor::new(Arc::clone(&model), blocks, kv_type).unwrap())
+        };
+        let expected = expected.get_or_insert_with(|| answers(&make, &vocabulary, PLAIN));
+        check_all_ways(&make, &vocabulary, expected);
+    }
+}
+
+#[test]
+fn a_model_with_f16_cache_answers_the_same_in_every_way() {
+    check_model(TinyFormat::F32, KvType::F16);
+}
+
+#[test]
+fn a_quantised_model_with_f16_cache_answers_the_same_in_every_way() {
+    check_model(TinyFormat::Q8_0, KvType::F16);
+}
+
+#[test]
+fn a_quantised_model_with_int8_cache_answers_the_same_in_every_way() {
+    check_model(TinyFormat::Q8_0, KvType::Int8);
+}

@@ -1,0 +1,145 @@
+//! What the integration tests share: requests, answers, and randomness that can be replayed.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forespeak_engine::{
+    Engine, EngineConfig, FinishReason, Generation, Priority, Request, Sampling, StopMatch, Token,
+    Update,
+};
+use testkit::hash_lm::{HashLm, ToyVocabulary};
+
+/// An engine over the hash-LM, on its own thread.
+pub(crate) fn hash_engine(config: &EngineConfig) -> Engine {
+    let lm = Box::new(HashLm::new(config.num_blocks));
+    Engine::start(config.clone(), lm, Arc::new(ToyVocabulary)).unwrap()
+}
+
+pub(crate) fn request(prompt: Vec<u32>, sampling: Sampling) -> Request {
+    Request {
+        id: "test".into(),
+        prompt,
+        sampling,
+        priority: Priority::Normal,
+        cache_salt: None,
+    }
+}
+
+pub(crate) fn greedy(max_tokens: usize) -> Sampling {
+    Sampling {
+        temperature: 0.0,
+        max_tokens: Some(max_tokens),
+        ignore_eos: true,
+        ..Sampling::default()
+    }
+}
+
+/// All that came out of a generation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Answer {
+    pub(crate) cached_tokens: usize,
+    pub(crate) prompt: Vec<Token>,
+    pub(crate) choices: BTreeMap<usize, Choice>,
+    pub(crate) failed: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Choice {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) end: Option<(FinishReason, Option<StopMatch>)>,
+}
+
+impl Choice {
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.tokens.iter().map(|token| token.id).collect()
+    }
+}
+
+impl Answer {
+    /// Reads a generation to its end, checking the order of updates on the way.
+    pub(crate) fn read(generation: &mut Generation) -> Self {
+        let mut answer = Self::default();
+        let mut started = false;
+        while let Some(update) = generation.blocking_recv() {
+            match update {
+                Update::Started {
+                    cached_tokens,
+                    prompt,
+                } => {
+                    assert!(!started, "started twice");
+                    started = true;
+                    answer.cached_tokens = cached_tokens;
+                    answer.prompt = prompt;
+                }
+                Update::Delta {
+                    choice,
+                    text,
+                    tokens,
+                } => {
+                    assert!(started, "a delta before the start");
+                    let choice = answer.choices.entry(choice).or_default();
+                    assert!(choice.end.is_none(), "a delta after the end");
+                    choice.text.push_str(&text);
+                    choice.tokens.extend(tokens);
+                }
+                Update::Finished {
+                    choice,
+                    text,
+                    reason,
+                    stop,
+                } => {
+                    let choice = answer.choices.entry(choice).or_default();
+                    assert!(choice.end.is_none(), "finished twice");
+                    choice.text.push_str(&text);
+                    choice.end = Some((reason, stop));
+                }
+                Update::Failed(error) => answer.failed = Some(error),
+            }
+        }
+        answer
+    }
+
+    /// What must not depend on anything but the request.
+    pub(crate) fn essence(&self) -> (&[Token], &BTreeMap<usize, Choice>, &Option<String>) {
+        (&self.prompt, &self.choices, &self.failed)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.choices.get(&0).map(Choice::ids).unwrap_or_default()
+    }
+}
+
+/// Small, fast, and the same everywhere.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `low..high`.
+    pub(crate) fn range(&mut self, low: usize, high: usize) -> usize {
+        low + (self.next() % (high - low) as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+
+    pub(crate) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.range(0, of.len())].clone()
+    }
+
+    pub(crate) fn tokens(&mut self, count: usize) -> Vec<u32> {
+        (0..count)
+            .map(|_| self.range(0, HashLm::VOCAB) as u32)
+            .collect()
+    }
+}

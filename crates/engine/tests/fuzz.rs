@@ -1,0 +1,204 @@
+//! Random traffic over the hash-LM: whatever arrives, whenever, with however few blocks, every answer
+//! must be the one the request gets when it is alone.
+//!
+//! A failing case prints its seed; `FUZZ_SEED=<seed> cargo test -p forespeak-engine --test fuzz` does it
+//! again, step by step the same. `FUZZ_CASES` sets how many cases are tried.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use common::{Answer, Random, request};
+use forespeak_engine::{Engine, EngineConfig, Generation, Priority, Request, Sampling};
+use testkit::hash_lm::{HashLm, ToyVocabulary};
+
+const CASES: u64 = 1500;
+const FIRST_SEED: u64 = 1;
+
+#[test]
+fn every_answer_is_that_of_the_request_alone() {
+    if let Ok(seed) = std::env::var("FUZZ_SEED") {
+        let seed = seed.parse().unwrap();
+        println!("{:?}", case(seed));
+        return;
+    }
+    let cases = std::env::var("FUZZ_CASES").map_or(CASES, |n| n.parse().unwrap());
+    let mut total = Tally::default();
+    for seed in FIRST_SEED..FIRST_SEED + cases {
+        match catch_unwind(AssertUnwindSafe(|| case(seed))) {
+            Ok(tally) => total.add(&tally),
+            Err(panic) => {
+                println!("replay with FUZZ_SEED={seed}");
+                resume_unwind(panic);
+            }
+        }
+    }
+    println!("{total:?}");
+    // A fuzzer that stopped reaching the interesting states would pass for ever.
+    assert!(total.finished > cases);
+    assert!(total.preempted > cases / 4, "{total:?}");
+    assert!(total.cached > cases / 4, "{total:?}");
+    assert!(total.cancelled > cases / 4, "{total:?}");
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    finished: u64,
+    cancelled: u64,
+    preempted: u64,
+    cached: u64,
+    steps: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.finished += other.finished;
+        self.cancelled += other.cancelled;
+        self.preempted += other.preempted;
+        self.cached += other.cached;
+        self.steps += other.steps;
+    }
+}
+
+fn config(random: &mut Random) -> EngineConfig {
+    let seqs = random.range(1, 9);
+    EngineConfig {
+        num_blocks: random.range(2, 20),
+        max_model_len: random.range(20, 200),
+        max_num_seqs: seqs,
+        max_num_batched_tokens: seqs.max(random.range(1, 64)),
+        enable_prefix_caching: !random.one_in(8),
+        ..EngineConfig::default()
+    }
+}
+
+fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usize) -> Request {
+    let text = random.pick(texts);
+    let shared = random.range(0, text.len().min(longest - 1) + 1);
+    let mut prompt = text[..shared].to_vec();
+    let room = longest - 1 - shared;
+    let own = random.range(0, room.min(24) + 1);
+    prompt.extend(random.tokens(own));
+    if prompt.is_empty() {
+        prompt.push(5);
+    }
+    let sampling = Sampling {
+        n: if random.one_in(4) {
+            random.range(2, 4)
+        } else {
+            1
+        },
+        temperature: random.pick(&[0.0, 0.0, 0.7, 1.0]),
+        top_k: random.pick(&[0, 0, 3, 20]),
+        top_p: random.pick(&[1.0, 1.0, 0.8]),
+        min_p: random.pick(&[0.0, 0.0, 0.05]),
+        repetition_penalty: random.pick(&[1.0, 1.0, 1.3]),
+        presence_penalty: random.pick(&[0.0, 0.0, 0.5]),
+        seed: Some(random.next()),
+        stop: if random.one_in(3) {
+            vec![
+                "stop".to_owned(),
+                random.pick(&["a", "bc", "€", "e "]).to_owned(),
+            ]
+        } else {
+            Vec::new()
+        },
+        include_stop: random.one_in(2),
+        stop_token_ids: if random.one_in(4) {
+            vec![7, 40]
+        } else {
+            Vec::new()
+        },
+        max_tokens: if random.one_in(12) {
+            None
+        } else {
+            Some(random.range(0, 40))
+        },
+        min_tokens: if random.one_in(4) { 5 } else { 0 },
+        ignore_eos: random.one_in(2),
+        logprobs: random.pick(&[None, None, Some(0), Some(3)]),
+        prompt_logprobs: random.pick(&[None, None, None, Some(2)]),
+        ..Sampling::default()
+    };
+    Request {
+        priority: random.pick(&[Priority::High, Priority::Normal, Priority::Low]),
+        cache_salt: random.pick(&[None, None, None, None, Some("a".into()), Some("b".into())]),
+        ..request(prompt, sampling)
+    }
+}
+
+/// The answer of a request that has the engine for itself.
+fn alone(config: &EngineConfig, request: &Request) -> Answer {
+    let config = EngineConfig {
+        max_num_seqs: 8,
+        max_num_batched_tokens: 1024,
+        enable_prefix_caching: false,
+        max_model_len: config.longest_sequence(),
+        num_blocks: 200,
+        ..config.clone()
+    };
+    let lm = Box::new(HashLm::new(config.num_blocks));
+    let (engine, mut stepper) = Engine::manual(config, lm, Arc::new(ToyVocabulary)).unwrap();
+    let mut generation = engine.submit(request.clone()).unwrap();
+    while stepper.step() {}
+    Answer::read(&mut generation)
+}
+
+fn case(seed: u64) -> Tally {
+    let random = &mut Random(seed);
+    let config = config(random);
+    let texts: Vec<Vec<u32>> = (0..2).map(|_| random.tokens(80)).collect();
+    let lm = Box::new(HashLm::new(config.num_blocks));
+    let (engine, mut stepper) =
+        Engine::manual(config.clone(), lm, Arc::new(ToyVocabulary)).unwrap();
+    let mut tally = Tally::default();
+
+    let arrivals = random.range(1, 14);
+    let rush = random.one_in(3);
+    let mut pending: Vec<Request> = (0..arrivals)
+        .map(|_| any_request(random, &texts, config.longest_sequence()))
+        .collect();
+    let work: usize = pending
+        .iter()
+        .map(|r| r.sampling.n * (r.prompt.len() + r.sampling.max_tokens.unwrap_or(200) + 1))
+        .sum();
+    let patience = 100 + work as u64 * 20;
+    let mut open: Vec<(Request, Generation)> = Vec::new();
+    loop {
+        while !pending.is_empty() && (rush || random.one_in(3)) {
+            let request = pending.pop().unwrap();
+            let generation = engine.submit(request.clone()).unwrap();
+            open.push((request, generation));
+        }
+        if !open.is_empty() && random.one_in(40) {
+            open.swap_remove(random.range(0, open.len()));
+            tally.cancelled += 1;
+        }
+        if random.one_in(100) {
+            engine.reset_prefix_cache();
+        }
+        if !stepper.step() && pending.is_empty() {
+            break;
+        }
+        tally.steps += 1;
+        assert!(tally.steps < patience, "no end after {patience} steps");
+    }
+
+    for (request, mut generation) in open {
+        let answer = Answer::read(&mut generation);
+        let expected = alone(&config, &request);
+        assert_eq!(answer.essence(), expected.essence(), "{request:?}");
+        assert_eq!(answer.failed, None);
+        assert_eq!(answer.choices.len(), request.sampling.n);
+        tally.finished += 1;
+        tally.cached += u64::from(answer.cached_tokens > 0);
+    }
+    tally.preempted = engine.metrics().preemptions();
+    assert_eq!(engine.metrics().kv_cache_usage(), 0.0, "blocks leaked");
+    assert_eq!(engine.metrics().running(), 0);
+    assert_eq!(engine.metrics().waiting(), 0);
+    tally
+}

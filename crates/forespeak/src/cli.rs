@@ -1,0 +1,286 @@
+//! What can be said on the command line. Every flag also has a variable, `FORESPEAK_` and its name.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::size::ByteSize;
+
+/// Serves language models on this machine, as OpenAI's clients expect it.
+#[derive(Debug, Parser)]
+#[command(name = "forespeak", version, arg_required_else_help = true)]
+#[command(
+    after_help = "Start with `forespeak serve`, then ask it something:\n\n  \
+    curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\\n    \
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Once upon a time\"}]}'"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Load a model and answer requests
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeOptions>),
+    /// The same engine alone, as a worker for a gateway elsewhere
+    #[command(after_help = ENGINE_EXAMPLES)]
+    Engine(Box<ServeOptions>),
+}
+
+const SERVE_EXAMPLES: &str = "Examples:
+  forespeak serve
+      the bundled model on http://127.0.0.1:8080
+  forespeak serve --model llama-3.2-1b-q8_0.gguf --max-model-len 8192
+      a GGUF file; tokenizer and chat template come out of it
+  forespeak serve --model ./Qwen3-0.6B --quantize q8_0 --served-model-name qwen
+      a Hugging Face folder, its weights halved while loading
+  forespeak serve --listen 0.0.0.0:8080 --api-key-file keys.txt
+      open to the network, for those who have a key
+  forespeak serve --kv-cache-memory 2GiB --kv-dtype int8
+      more conversations in the same memory";
+
+const ENGINE_EXAMPLES: &str = "Examples:
+  forespeak engine --model model.gguf --listen 0.0.0.0:8000
+      a worker; a gateway finds its load in /metrics
+  forespeak engine --model model.gguf --kv-events-endpoint tcp://0.0.0.0:5557
+      and tells which prefixes it holds, in vLLM's encoding";
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    pub(crate) http: HttpOptions,
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) kv_events: KvEventOptions,
+    /// How log lines look
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "FORESPEAK_LOG_FORMAT",
+        help_heading = "Output"
+    )]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct HttpOptions {
+    /// Where to listen; port 0 takes a free one
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "FORESPEAK_LISTEN"
+    )]
+    pub(crate) listen: SocketAddr,
+    /// A file with one API key a line; without it everyone who reaches the address may ask
+    #[arg(long, value_name = "FILE", env = "FORESPEAK_API_KEY_FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// How long running answers may take to finish after SIGTERM; a second signal ends at once
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, env = "FORESPEAK_DRAIN_TIMEOUT")]
+    pub(crate) drain_timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelOptions {
+    /// A GGUF file or a Hugging Face folder [default: the bundled model]
+    #[arg(long, value_name = "PATH", env = "FORESPEAK_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+    /// The name clients ask for; may be repeated [default: the name of the file or folder]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "FORESPEAK_SERVED_MODEL_NAME",
+        value_delimiter = ','
+    )]
+    pub(crate) served_model_name: Vec<String>,
+    /// Shrink float weights while loading
+    #[arg(long, value_enum, value_name = "FORMAT", env = "FORESPEAK_QUANTIZE")]
+    pub(crate) quantize: Option<QuantizeTo>,
+    /// A Jinja chat template instead of the model's own
+    #[arg(long, value_name = "FILE", env = "FORESPEAK_CHAT_TEMPLATE")]
+    pub(crate) chat_template: Option<PathBuf>,
+    /// Most tokens of prompt and answer together [default: the model's length]
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one, env = "FORESPEAK_MAX_MODEL_LEN")]
+    pub(crate) max_model_len: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineOptions {
+    /// Threads that compute [default: physical cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one, env = "FORESPEAK_THREADS")]
+    pub(crate) threads: Option<usize>,
+    /// Instructions to compute with [default: the best this CPU has]
+    #[arg(long, value_enum, value_name = "TIER", env = "FORESPEAK_TIER")]
+    pub(crate) tier: Option<CpuTier>,
+    /// Most sequences in one step
+    #[arg(long, value_name = "N", default_value = "64", value_parser = at_least_one, env = "FORESPEAK_MAX_NUM_SEQS")]
+    pub(crate) max_num_seqs: usize,
+    /// Most tokens in one step: smaller keeps streams smooth beside long prompts, larger reads prompts
+    /// faster
+    #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = at_least_one, env = "FORESPEAK_MAX_NUM_BATCHED_TOKENS")]
+    pub(crate) max_num_batched_tokens: usize,
+    /// Most requests that wait; one more is answered with 429
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = at_least_one, env = "FORESPEAK_MAX_QUEUED")]
+    pub(crate) max_queued: usize,
+    /// Memory for keys and values, such as 2GiB [default: half of what is free, or what can be used]
+    #[arg(long, value_name = "SIZE", env = "FORESPEAK_KV_CACHE_MEMORY")]
+    pub(crate) kv_cache_memory: Option<ByteSize>,
+    /// How keys and values are stored; int8 takes half the memory and changes answers a little
+    #[arg(long, value_enum, default_value_t, env = "FORESPEAK_KV_DTYPE")]
+    pub(crate) kv_dtype: KvDtype,
+    /// Forget prefixes instead of sharing them between requests
+    #[arg(long, env = "FORESPEAK_NO_PREFIX_CACHING")]
+    pub(crate) no_prefix_caching: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "KV events (vLLM's encoding, over ZMQ)")]
+pub(crate) struct KvEventOptions {
+    /// Publish changes of the prefix cache, such as tcp://127.0.0.1:5557 [default: off]
+    #[arg(long, value_name = "ENDPOINT", env = "FORESPEAK_KV_EVENTS_ENDPOINT")]
+    pub(crate) kv_events_endpoint: Option<String>,
+    /// Answer listeners that missed some, such as tcp://127.0.0.1:5558
+    #[arg(
+        long,
+        value_name = "ENDPOINT",
+        requires = "kv_events_endpoint",
+        env = "FORESPEAK_KV_EVENTS_REPLAY_ENDPOINT"
+    )]
+    pub(crate) kv_events_replay_endpoint: Option<String>,
+    /// The topic under which they are published
+    #[arg(
+        long,
+        value_name = "TOPIC",
+        default_value = "",
+        hide_default_value = true,
+        env = "FORESPEAK_KV_EVENTS_TOPIC"
+    )]
+    pub(crate) kv_events_topic: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuantizeTo {
+    /// 8 bits: hardly distinguishable
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4 bits: half the memory again, a little worse
+    #[value(name = "q4_k")]
+    Q4K,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CpuTier {
+    Scalar,
+    Avx2,
+    Avx512,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum KvDtype {
+    #[default]
+    F16,
+    Int8,
+}
+
+impl KvDtype {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For machines
+    Json,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text
+        .trim_end_matches('s')
+        .parse()
+        .map_err(|error| format!("{error}; write seconds, such as 30"))?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_people_know_are_understood() {
+        let cli = Cli::try_parse_from([
+            "forespeak",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--model",
+            "m.gguf",
+            "--served-model-name",
+            "a,b",
+            "--kv-cache-memory",
+            "2GiB",
+            "--kv-dtype",
+            "int8",
+            "--quantize",
+            "q4_k",
+            "--drain-timeout",
+            "2.5",
+            "--tier",
+            "avx2",
+        ])
+        .unwrap();
+        let Command::Serve(options) = cli.command else {
+            panic!("not serve");
+        };
+        assert_eq!(options.model.served_model_name, ["a", "b"]);
+        assert_eq!(options.engine.kv_cache_memory, Some(ByteSize(2 << 30)));
+        assert_eq!(options.engine.kv_dtype, KvDtype::Int8);
+        assert_eq!(options.model.quantize, Some(QuantizeTo::Q4K));
+        assert_eq!(options.http.drain_timeout, Duration::from_millis(2500));
+        assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for arguments in [
+            ["serve", "--threads", "0"],
+            ["serve", "--listen", "here"],
+            ["serve", "--kv-cache-memory", "lots"],
+            ["serve", "--drain-timeout", "-1"],
+        ] {
+            let arguments = std::iter::once("forespeak").chain(arguments);
+            assert!(Cli::try_parse_from(arguments).is_err());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `forespeak engine`: the same engine alone, as a worker.
+//!
+//! Today a worker is a server like any other; a gateway elsewhere speaks to it over HTTP, watches its
+//! `/metrics` and listens to its KV events. Only what it says of itself differs.
+
+use super::error::CommandError;
+use super::serve::run;
+use crate::banner::Role;
+use crate::cli::ServeOptions;
+
+pub(crate) fn engine(options: &ServeOptions) -> Result<(), CommandError> {
+    run(options, Role::Worker)
+}

@@ -1,0 +1,121 @@
+//! From flags to a model in memory, with a bar that shows how far it is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Compute, LoadOptions, LoadedModel, Model, ModelSource, Progress, Quantize, Tier};
+
+use crate::bundled;
+use crate::cli::{CpuTier, EngineOptions, ModelOptions, QuantizeTo};
+use crate::commands::CommandError;
+use crate::machine::physical_cores;
+
+/// A model, and what it computes with.
+pub(crate) struct Loaded {
+    pub(crate) model: LoadedModel,
+    /// The name it is served under unless another was given.
+    pub(crate) name: String,
+    pub(crate) compute: Arc<Compute>,
+}
+
+pub(crate) fn load(options: &ModelOptions, engine: &EngineOptions) -> Result<Loaded, CommandError> {
+    let (source, name) = source(options)?;
+    let chat_template = options
+        .chat_template
+        .as_deref()
+        .map(read_template)
+        .transpose()?;
+    let tier = engine.tier.map_or_else(Tier::detect, tier);
+    let threads = engine.threads.unwrap_or_else(physical_cores);
+    let compute = Arc::new(Compute::new(tier, threads));
+
+    let bar = progress_bar();
+    let model = Model::load(
+        &source,
+        &LoadOptions {
+            quantize: options.quantize.map(quantize),
+            chat_template,
+            compute: Arc::clone(&compute),
+            progress: &|progress: Progress<'_>| {
+                bar.set_length(progress.total as u64);
+                bar.set_position(progress.done as u64);
+            },
+        },
+    )?;
+    bar.finish_and_clear();
+    Ok(Loaded {
+        model,
+        name,
+        compute,
+    })
+}
+
+fn source(options: &ModelOptions) -> Result<(ModelSource, String), CommandError> {
+    match &options.model {
+        Some(path) => Ok((ModelSource::Path(path.clone()), name_of(path))),
+        None => {
+            let bytes = bundled::gguf().ok_or(CommandError::NoModel)?;
+            let name = bundled::NAME;
+            Ok((ModelSource::Bytes { name, bytes }, name.to_owned()))
+        }
+    }
+}
+
+/// The folder's name, or the file's without its ending.
+fn name_of(path: &Path) -> String {
+    let name = if path.extension().is_some_and(|ending| ending == "gguf") {
+        path.file_stem()
+    } else {
+        path.file_name()
+    };
+    name.map_or_else(
+        || path.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+fn read_template(path: &Path) -> Result<String, CommandError> {
+    std::fs::read_to_string(path).map_err(|source| CommandError::ReadTemplate {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn tier(tier: CpuTier) -> Tier {
+    match tier {
+        CpuTier::Scalar => Tier::Scalar,
+        CpuTier::Avx2 => Tier::Avx2,
+        CpuTier::Avx512 => Tier::Avx512,
+    }
+}
+
+fn quantize(to: QuantizeTo) -> Quantize {
+    match to {
+        QuantizeTo::Q8_0 => Quantize::Q8_0,
+        QuantizeTo::Q4K => Quantize::Q4K,
+    }
+}
+
+/// Drawn on standard error, and only if that is a terminal.
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template(
+        "loading {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
+    ) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_named_after_its_file_or_folder() {
+        assert_eq!(name_of(Path::new("a/llama-1b.Q8_0.gguf")), "llama-1b.Q8_0");
+        assert_eq!(name_of(Path::new("a/Qwen3-0.6B")), "Qwen3-0.6B");
+        assert_eq!(name_of(Path::new("a/Qwen3-0.6B/")), "Qwen3-0.6B");
+    }
+}

@@ -1,0 +1,7 @@
+//! What this machine has to offer: cores that compute and memory that is free.
+
+mod cores;
+mod memory;
+
+pub(crate) use cores::physical_cores;
+pub(crate) use memory::available_memory;

@@ -1,0 +1,31 @@
+//! What a generation becomes for the client: one JSON object, or a stream of events.
+
+mod collect;
+mod pieces;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use protocol::{ApiError, ErrorKind};
+
+use crate::gateway::Gateway;
+use crate::record::Record;
+use crate::stages::Dispatched;
+
+pub(crate) async fn answer(
+    gateway: &Arc<Gateway>,
+    request: Dispatched,
+    mut record: Record,
+) -> Response {
+    record.dispatched(request.prompts.iter().map(|prompt| prompt.length).sum());
+    match request.shape.stream {
+        None => collect::collect(gateway, request, record).await,
+        Some(options) => stream::stream(gateway, request, options, record),
+    }
+}
+
+/// The engine's own words, as a refusal.
+fn engine_failure(reason: String) -> ApiError {
+    ApiError::new(ErrorKind::Internal, reason)
+}

@@ -1,0 +1,46 @@
+//! Changes of the KV cache: from the engine to the wire.
+
+use std::time::UNIX_EPOCH;
+
+use engine::BlockHash;
+use protocol::kv_events::{BlockStored, ExtraKey, KvEvent, KvEventBatch};
+
+pub(crate) fn kv_event_batch(batch: engine::KvEventBatch) -> KvEventBatch {
+    KvEventBatch {
+        timestamp: batch
+            .at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64()),
+        events: batch.events.into_iter().map(kv_event).collect(),
+        data_parallel_rank: Some(0),
+    }
+}
+
+fn kv_event(event: engine::KvEvent) -> KvEvent {
+    match event {
+        engine::KvEvent::Stored {
+            hashes,
+            parent,
+            tokens,
+            block_size,
+            cache_salt,
+        } => KvEvent::Stored(BlockStored {
+            block_hashes: as_integers(&hashes),
+            parent_block_hash: parent.map(|hash| hash.as_u64()),
+            token_ids: tokens,
+            block_size: u32::try_from(block_size).unwrap_or(u32::MAX),
+            extra_keys: cache_salt
+                .map(|salt| vec![ExtraKey::Text(salt.to_string())])
+                .into_iter()
+                .collect(),
+        }),
+        engine::KvEvent::Removed { hashes } => KvEvent::Removed {
+            block_hashes: as_integers(&hashes),
+        },
+        engine::KvEvent::Cleared => KvEvent::Cleared,
+    }
+}
+
+fn as_integers(hashes: &[BlockHash]) -> Vec<u64> {
+    hashes.iter().map(|hash| hash.as_u64()).collect()
+}

@@ -1,0 +1,42 @@
+//! How tokens are chosen: from the wire to the engine.
+
+use protocol::format::Format;
+use protocol::sampling::{Priority, Sampling};
+
+/// Everything but `logprobs`, which each route asks for in its own way.
+pub(crate) fn sampling(wire: Sampling) -> engine::Sampling {
+    engine::Sampling {
+        n: wire.n,
+        temperature: wire.temperature,
+        top_p: wire.top_p,
+        top_k: wire.top_k,
+        min_p: wire.min_p,
+        presence_penalty: wire.presence_penalty,
+        frequency_penalty: wire.frequency_penalty,
+        repetition_penalty: wire.repetition_penalty,
+        logit_bias: wire.logit_bias,
+        seed: wire.seed,
+        stop: wire.stop,
+        stop_token_ids: wire.stop_token_ids,
+        include_stop: wire.include_stop,
+        max_tokens: wire.max_tokens,
+        min_tokens: wire.min_tokens,
+        ignore_eos: wire.ignore_eos,
+        logprobs: None,
+        prompt_logprobs: wire.prompt_logprobs,
+        skip_special_tokens: wire.skip_special_tokens,
+        format: match wire.format {
+            Format::Text => engine::Format::Text,
+            Format::JsonObject => engine::Format::JsonObject,
+            Format::JsonSchema(schema) => engine::Format::JsonSchema(schema),
+        },
+    }
+}
+
+pub(crate) fn priority(wire: Priority) -> engine::Priority {
+    match wire {
+        Priority::High => engine::Priority::High,
+        Priority::Normal => engine::Priority::Normal,
+        Priority::Low => engine::Priority::Low,
+    }
+}

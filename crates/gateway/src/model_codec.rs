@@ -1,0 +1,119 @@
+//! The language of a loaded model.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use model::{ChatTemplate, Specials, Tokenizer};
+use protocol::chat::Conversation;
+use serde_json::Value;
+
+use crate::worker::Codec;
+
+/// A model's tokenizer and chat template.
+pub struct ModelCodec {
+    tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+}
+
+impl ModelCodec {
+    /// A model without a template answers completions only.
+    pub fn new(tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Self {
+        Self {
+            tokenizer,
+            template,
+        }
+    }
+}
+
+impl Codec for ModelCodec {
+    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, String> {
+        let specials = Specials {
+            parse: true,
+            add: add_special_tokens,
+        };
+        self.tokenizer
+            .encode(text, specials)
+            .map_err(|error| error.to_string())
+    }
+
+    fn decode(&self, tokens: &[u32]) -> Result<String, String> {
+        if let Some(unknown) = tokens
+            .iter()
+            .find(|&&id| self.tokenizer.token_bytes(id).is_none())
+        {
+            return Err(format!(
+                "token id {unknown} is outside the vocabulary of {} tokens",
+                self.vocab_size()
+            ));
+        }
+        Ok(self.tokenizer.decode(tokens, false))
+    }
+
+    fn token_bytes(&self, token: u32) -> Option<&[u8]> {
+        self.tokenizer.token_bytes(token)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.tokenizer.vocab_size()
+    }
+
+    fn render(&self, conversation: &Conversation) -> Result<String, String> {
+        let template = self.template.as_ref().ok_or(
+            "this model has no chat template; use /v1/completions, or start the server with \
+             --chat-template",
+        )?;
+        let messages: Vec<Value> = conversation
+            .messages
+            .iter()
+            .map(serde_json::to_value)
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
+        let prompt = template
+            .render(&model::Conversation {
+                messages: &messages,
+                tools: None,
+                add_generation_prompt: conversation.add_generation_prompt,
+                arguments: Some(&conversation.template_arguments),
+                now: SystemTime::now(),
+            })
+            .map_err(|error| error.to_string())?;
+        if conversation.continue_final_message {
+            return leave_open(prompt, conversation);
+        }
+        Ok(prompt)
+    }
+}
+
+/// Cuts what the template wrote after the last message, so that the model goes on with it.
+fn leave_open(mut prompt: String, conversation: &Conversation) -> Result<String, String> {
+    let last = conversation
+        .messages
+        .last()
+        .and_then(|message| message.content.as_deref())
+        .map(str::trim)
+        .filter(|content| !content.is_empty())
+        .ok_or("continue_final_message needs a last message with content")?;
+    let end = prompt.rfind(last).map(|start| start + last.len()).ok_or(
+        "continue_final_message cannot be used: the chat template does not show the last message as \
+         it is",
+    )?;
+    prompt.truncate(end);
+    Ok(prompt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::chat::ChatRequest;
+
+    #[test]
+    fn a_continued_message_is_left_open() {
+        let body = br#"{"messages": [{"role": "user", "content": "one"},
+            {"role": "assistant", "content": "one, two"}], "continue_final_message": true}"#;
+        let chat = ChatRequest::parse(body).unwrap().validate().unwrap();
+        let open = leave_open("[u]one[a]one, two</s>".to_owned(), &chat.conversation);
+        assert_eq!(open.as_deref(), Ok("[u]one[a]one, two"));
+        let lost = leave_open("[u]one[a]</s>".to_owned(), &chat.conversation);
+        assert!(lost.is_err());
+    }
+}

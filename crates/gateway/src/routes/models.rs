@@ -1,0 +1,42 @@
+//! `/v1/models`.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::HeaderMap;
+use protocol::models::{ModelCard, ModelList};
+
+use crate::gateway::Gateway;
+use crate::http_io::{json, refuse};
+use crate::stages::{require_key, require_model};
+
+pub(super) async fn list(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    if let Err(error) = require_key(&gateway.keys, &headers) {
+        return refuse(&error);
+    }
+    let cards: Vec<_> = gateway
+        .model
+        .names
+        .iter()
+        .map(|name| card(&gateway, name))
+        .collect();
+    json(&ModelList::from(cards))
+}
+
+pub(super) async fn one(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let allowed =
+        require_key(&gateway.keys, &headers).and_then(|()| require_model(&gateway, Some(&id)));
+    match allowed {
+        Ok(()) => json(&card(&gateway, &id)),
+        Err(error) => refuse(&error),
+    }
+}
+
+fn card(gateway: &Gateway, name: &str) -> ModelCard {
+    ModelCard::new(name, gateway.created, gateway.model.max_model_len)
+}

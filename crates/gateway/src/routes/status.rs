@@ -1,0 +1,57 @@
+//! What operators and their machines ask. No key is needed for any of it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode, header};
+use protocol::{ApiError, ErrorKind, headers};
+use serde::Serialize;
+
+use crate::gateway::Gateway;
+use crate::http_io::{json, refuse};
+use crate::metrics::to_prometheus_text;
+
+/// The process is up.
+pub(super) async fn health() -> StatusCode {
+    StatusCode::OK
+}
+
+/// New requests are welcome.
+pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+    if gateway.is_draining() {
+        refuse(&ApiError::new(
+            ErrorKind::Unavailable,
+            "the server is shutting down",
+        ))
+    } else {
+        StatusCode::OK.into_response()
+    }
+}
+
+pub(super) async fn version() -> Response {
+    #[derive(Serialize)]
+    struct Version {
+        version: &'static str,
+    }
+    json(&Version {
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}
+
+pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    let mut text = String::with_capacity(16 << 10);
+    gateway.worker.write_metrics(&mut text);
+    gateway.metrics.encode(&mut text);
+    text.push_str("# EOF\n");
+    let wants_openmetrics = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("application/openmetrics-text"));
+    if wants_openmetrics {
+        ([(header::CONTENT_TYPE, headers::OPENMETRICS)], text).into_response()
+    } else {
+        let text = to_prometheus_text(&text);
+        ([(header::CONTENT_TYPE, headers::PROMETHEUS)], text).into_response()
+    }
+}

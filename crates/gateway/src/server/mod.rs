@@ -1,0 +1,154 @@
+//! Sockets and connections: how they come in, and how they go.
+//!
+//! Our own accept loop, because the bounds live here: how many connections, how long a client may take
+//! to send its headers, and how a stop is carried out.
+//!
+//! ```text
+//! running --drain--> no new connections, /ready says 503, running answers finish
+//!                    within the drain time-out --> ended
+//!         --now----> everything is dropped -------> ended
+//! ```
+
+mod connection;
+mod stop;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::error::GatewayError;
+use crate::gateway::Gateway;
+use crate::routes::router;
+use connection::Connection;
+pub use stop::StopSwitch;
+
+/// Connections that the kernel holds for us while all slots are taken.
+const BACKLOG: u32 = 1024;
+
+/// Pause after a failed accept: it fails for want of file descriptors, which only time brings back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bounds of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Most connections at a time; more wait in the kernel's queue.
+    pub max_connections: usize,
+    /// How long a client may take to send the headers of a request, and to think between two.
+    pub header_timeout: Duration,
+    /// How long running answers may take to finish after a stop.
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            max_connections: 4096,
+            header_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A gateway that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    gateway: Arc<Gateway>,
+    config: ServerConfig,
+}
+
+impl Server {
+    /// Takes the address. Connections wait until [`Server::run`].
+    pub fn bind(config: ServerConfig, gateway: Arc<Gateway>) -> Result<Self, GatewayError> {
+        let address = config.listen;
+        let listener = listen(address).map_err(|source| GatewayError::Bind { address, source })?;
+        let address = listener.local_addr().unwrap_or(address);
+        Ok(Self {
+            listener,
+            address,
+            gateway,
+            config,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `stop` is pulled and everything has ended.
+    pub async fn run(self, stop: StopSwitch) {
+        let connections = TaskTracker::new();
+        let router = router(Arc::clone(&self.gateway));
+        let slots = Arc::new(Semaphore::new(self.config.max_connections));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.draining() => break,
+                accepted = accept(&self.listener, &slots) => accepted,
+            };
+            let Some((stream, slot)) = accepted else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let guard = self.gateway.metrics.connection();
+            let connection = Connection::new(stream, router.clone(), self.config.header_timeout);
+            let stop = stop.clone();
+            connections.spawn(async move {
+                connection.serve(stop).await;
+                drop((guard, slot));
+            });
+        }
+        drop(self.listener);
+        self.gateway.start_draining();
+        connections.close();
+        let finished = async {
+            self.gateway.worker.drain().await;
+            connections.wait().await;
+        };
+        tokio::select! {
+            () = stop.now() => tracing::info!("stopping at once"),
+            drained = tokio::time::timeout(self.config.drain_timeout, finished) => match drained {
+                Ok(()) => tracing::info!("all answers are finished"),
+                Err(_) => tracing::warn!("the drain time-out is over; dropping what still runs"),
+            },
+        }
+        stop.stop_now();
+        self.gateway.worker.stop();
+        connections.wait().await;
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    // A restart must not wait for the old connections' time-outs.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A connection and its slot, or nothing when accepting failed.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, slot)),
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            None
+        }
+    }
+}

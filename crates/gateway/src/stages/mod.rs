@@ -1,0 +1,14 @@
+//! The stages of a request, in the order in which [`crate::pipeline`] calls them. Each is one function
+//! from one state to the next, or to a refusal.
+
+mod dispatch;
+mod identify;
+mod receive;
+mod tokenize;
+mod validate;
+
+pub(crate) use dispatch::{Dispatched, DispatchedPrompt, dispatch};
+pub(crate) use identify::{identify, require_key};
+pub(crate) use receive::receive;
+pub(crate) use tokenize::{encode_conversation, encode_text, tokenize};
+pub(crate) use validate::{Shape, require_model, validate};

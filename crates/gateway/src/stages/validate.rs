@@ -1,0 +1,166 @@
+//! The body is read and checked; from here on chats and completions are the same thing: prompts, a way
+//! to continue them, and the shape of the answer.
+
+use std::sync::Arc;
+
+use engine::{Priority, Sampling};
+use protocol::chat::{ChatRequest, Conversation, ValidChat};
+use protocol::completions::{CompletionRequest, Prompt, ValidCompletion};
+use protocol::stream::StreamOptions;
+use protocol::{ApiError, ErrorKind};
+
+use super::identify::Identified;
+use crate::convert;
+use crate::gateway::Gateway;
+use crate::http_io::read_json_body;
+use crate::near::run_near;
+use crate::record::Route;
+
+/// A request within all bounds.
+pub(crate) struct Validated {
+    pub(crate) id: Arc<str>,
+    pub(crate) input: Input,
+    pub(crate) sampling: Sampling,
+    pub(crate) priority: Priority,
+    pub(crate) cache_salt: Option<Arc<str>>,
+    pub(crate) shape: Shape,
+}
+
+/// What is to be continued.
+pub(crate) enum Input {
+    Chat(Conversation),
+    Prompts {
+        prompts: Vec<Prompt>,
+        add_special_tokens: bool,
+    },
+}
+
+/// What the answer looks like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) route: Route,
+    pub(crate) stream: Option<StreamOptions>,
+    pub(crate) echo: bool,
+    pub(crate) logprobs: bool,
+    pub(crate) prompt_logprobs: bool,
+    pub(crate) return_token_ids: bool,
+}
+
+pub(crate) async fn validate(
+    gateway: &Gateway,
+    Identified(request): Identified,
+) -> Result<Validated, ApiError> {
+    let body = read_json_body(&request.headers, request.body).await?;
+    let bytes = body.len();
+    let validated = match request.route {
+        Route::Chat => {
+            let parse = move || ChatRequest::parse(&body)?.validate();
+            chat(request.id, run_near(bytes, parse).await?, gateway)
+        }
+        Route::Completions => {
+            let parse = move || CompletionRequest::parse(&body)?.validate();
+            completion(request.id, run_near(bytes, parse).await?, gateway)
+        }
+    }?;
+    require_known_tokens(gateway, &validated.sampling)?;
+    Ok(validated)
+}
+
+fn chat(id: Arc<str>, chat: ValidChat, gateway: &Gateway) -> Result<Validated, ApiError> {
+    require_model(gateway, chat.model.as_deref())?;
+    let shape = Shape {
+        route: Route::Chat,
+        stream: chat.stream,
+        echo: false,
+        logprobs: chat.logprobs.is_some(),
+        prompt_logprobs: chat.sampling.prompt_logprobs.is_some(),
+        return_token_ids: chat.return_token_ids,
+    };
+    let priority = convert::priority(chat.sampling.priority);
+    let cache_salt = chat.sampling.cache_salt.as_deref().map(Arc::from);
+    let mut sampling = convert::sampling(chat.sampling);
+    sampling.logprobs = chat.logprobs;
+    Ok(Validated {
+        id,
+        input: Input::Chat(chat.conversation),
+        sampling,
+        priority,
+        cache_salt,
+        shape,
+    })
+}
+
+fn completion(
+    id: Arc<str>,
+    completion: ValidCompletion,
+    gateway: &Gateway,
+) -> Result<Validated, ApiError> {
+    require_model(gateway, completion.model.as_deref())?;
+    let shape = Shape {
+        route: Route::Completions,
+        stream: completion.stream,
+        echo: completion.echo,
+        logprobs: completion.logprobs.is_some(),
+        prompt_logprobs: completion.sampling.prompt_logprobs.is_some(),
+        return_token_ids: completion.return_token_ids,
+    };
+    let priority = convert::priority(completion.sampling.priority);
+    let cache_salt = completion.sampling.cache_salt.as_deref().map(Arc::from);
+    let mut sampling = convert::sampling(completion.sampling);
+    sampling.logprobs = completion.logprobs;
+    if completion.echo {
+        // An echoed prompt is shown like an answer, log-probabilities included.
+        sampling.prompt_logprobs = sampling.prompt_logprobs.max(completion.logprobs);
+    }
+    Ok(Validated {
+        id,
+        input: Input::Prompts {
+            prompts: completion.prompts,
+            add_special_tokens: completion.add_special_tokens,
+        },
+        sampling,
+        priority,
+        cache_salt,
+        shape,
+    })
+}
+
+/// Whether the model asked for is the one behind the door.
+pub(crate) fn require_model(gateway: &Gateway, asked: Option<&str>) -> Result<(), ApiError> {
+    match asked {
+        Some(name) if !gateway.model.answers_to(name) => {
+            let shown: String = name
+                .chars()
+                .take(protocol::limits::MAX_NAME_BYTES)
+                .collect();
+            Err(ApiError::new(
+                ErrorKind::NotFound,
+                format!(
+                    "the model {shown:?} is not served here; use {:?}",
+                    gateway.model.name()
+                ),
+            )
+            .about("model")
+            .with_code("model_not_found"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn require_known_tokens(gateway: &Gateway, sampling: &Sampling) -> Result<(), ApiError> {
+    let vocab_size = gateway.model.codec.vocab_size();
+    let known = |id: &u32| (*id as usize) < vocab_size;
+    let refuse = |field: &'static str, id: u32| {
+        ApiError::invalid(
+            field,
+            format!("{field}: token id {id} is outside the vocabulary of {vocab_size} tokens"),
+        )
+    };
+    if let Some(&id) = sampling.logit_bias.keys().find(|id| !known(id)) {
+        return Err(refuse("logit_bias", id));
+    }
+    if let Some(&id) = sampling.stop_token_ids.iter().find(|id| !known(id)) {
+        return Err(refuse("stop_token_ids", id));
+    }
+    Ok(())
+}

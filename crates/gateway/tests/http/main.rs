@@ -1,0 +1,17 @@
+//! The gateway as its clients see it: over real sockets, in front of a real engine.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking, and clippy does not take helpers for tests"
+)]
+
+mod chat;
+mod completions;
+mod connections;
+mod errors;
+mod kv_events;
+mod leaving;
+mod streaming;
+mod support;

@@ -1,0 +1,135 @@
+//! Where arithmetic runs: a tier and a thread pool.
+
+use crate::pool::Pool;
+use crate::tier::Tier;
+
+/// A tier and a thread pool, shared by reference by everything that computes. One loop runs at a time; a second
+/// caller's loop runs on its own thread alone.
+pub struct Compute {
+    tier: Tier,
+    pool: Pool,
+}
+
+impl Compute {
+    /// Starts `threads - 1` workers; the calling thread is the last one. A tier that this machine does not have is
+    /// lowered to the widest that it has.
+    pub fn new(tier: Tier, threads: usize) -> Compute {
+        Compute {
+            tier: tier.min(Tier::detect()),
+            pool: Pool::new(threads),
+        }
+    }
+
+    /// The tier in use.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// How many threads work, the caller's among them.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Calls `work(i)` for every `i` in `0..chunks`, in any order and on any of the threads, and returns when all
+    /// are done. A panic in `work` is passed on to the caller.
+    pub fn run(&self, chunks: usize, work: impl Fn(usize) + Sync) {
+        self.pool.run(chunks, &work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_chunk_runs_exactly_once() {
+        let compute = Compute::new(Tier::Scalar, 4);
+        for chunks in [0, 1, 2, 3, 7, 64, 1000] {
+            let counts: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
+            compute.run(chunks, |chunk| {
+                counts[chunk].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(
+                counts
+                    .iter()
+                    .all(|count| count.load(Ordering::Relaxed) == 1)
+            );
+        }
+    }
+
+    #[test]
+    fn a_forced_tier_never_exceeds_the_machine() {
+        assert!(Compute::new(Tier::Avx512, 1).tier() <= Tier::detect());
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
+        let compute = Compute::new(Tier::Scalar, 3);
+        for _ in 0..20 {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                compute.run(50, |chunk| assert_ne!(chunk, 17, "seventeen"));
+            }));
+            assert!(outcome.is_err());
+            let sum = AtomicUsize::new(0);
+            compute.run(10, |chunk| {
+                sum.fetch_add(chunk, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 45);
+        }
+    }
+
+    #[test]
+    fn loops_inside_loops_run_on_the_thread_they_are_in() {
+        let compute = Compute::new(Tier::Scalar, 3);
+        let sum = AtomicUsize::new(0);
+        compute.run(8, |_| {
+            compute.run(8, |inner| {
+                sum.fetch_add(inner, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(sum.into_inner(), 8 * 28);
+    }
+
+    #[test]
+    fn hand_off_survives_many_short_loops_with_pauses_around_the_spin_time() {
+        let compute = Compute::new(Tier::Scalar, 4);
+        let mut total = 0;
+        for round in 0..20_000_usize {
+            let sum = AtomicUsize::new(0);
+            let chunks = 2 + round % 7;
+            compute.run(chunks, |chunk| {
+                sum.fetch_add(chunk + 1, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), chunks * (chunks + 1) / 2, "round {round}");
+            // Pauses of 0 to about 60 microseconds end on both sides of the moment at which workers park.
+            let pause = std::time::Instant::now();
+            while pause.elapsed()
+                < std::time::Duration::from_micros((round % 16) as u64 * (round % 256 / 64) as u64)
+            {
+                std::hint::spin_loop();
+            }
+            total += chunks;
+        }
+        assert!(total > 0);
+    }
+
+    #[test]
+    fn callers_on_several_threads_do_not_disturb_each_other() {
+        let compute = Compute::new(Tier::Scalar, 3);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let sum = AtomicUsize::new(0);
+                        compute.run(16, |chunk| {
+                            sum.fetch_add(chunk, Ordering::Relaxed);
+                        });
+                        assert_eq!(sum.into_inner(), 120);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! How weights lie in memory for the kernels, one module a format: its layout, its packing and its product.
+//!
+//! A **panel** holds 32 output rows, padded with zeros at the matrix's end. Along the inputs it is a sequence of
+//! **units** (one value for f32 and f16, a pair for bf16, a block for the quantised formats), and within a unit the
+//! 32 rows lie side by side, so that a vector register holds sixteen outputs and a panel is read from its first byte
+//! to its last. Scales stand inside the unit that they belong to: one stream, which the hardware prefetches well.
+//!
+//! A product accumulates one panel against a tile of a few input rows. Integers are exact within a block, and f32
+//! sums run over the units in ascending order, which is the same for every tile and every tier.
+
+mod bf16;
+mod float;
+mod q4_0;
+mod q4_k;
+mod q6_k;
+mod q8_0;
+
+use crate::activations::BlockFactors;
+use crate::format::Format;
+use crate::lanes::{LANES, Lanes};
+use crate::prefetch::prefetch_near;
+use crate::tier::Tier;
+
+/// Output rows in a panel.
+pub(crate) const PANEL_ROWS: usize = 32;
+/// Registers of lanes across a panel.
+const HALVES: usize = PANEL_ROWS / LANES;
+/// The widths of row tiles that kernels are compiled for.
+pub(crate) const TILE_WIDTHS: [usize; 4] = [1, 2, 4, 8];
+
+/// How far ahead weights are asked for: what arrives during a trip to memory.
+pub(crate) const PREFETCH_AHEAD: usize = 2304;
+/// Below this, prefetching costs more than it brings.
+const FEWEST_ROWS_TO_PREFETCH: usize = 4;
+
+/// The smallest part of a panel along its inputs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unit {
+    /// Input values that it covers.
+    pub(crate) len: usize,
+    /// Bytes for all rows of a panel.
+    pub(crate) bytes: usize,
+}
+
+impl Unit {
+    pub(crate) fn of(format: Format) -> Unit {
+        match format {
+            Format::F32 => Unit {
+                len: 1,
+                bytes: PANEL_ROWS * 4,
+            },
+            Format::F16 => Unit {
+                len: 1,
+                bytes: PANEL_ROWS * 2,
+            },
+            Format::Bf16 => Unit {
+                len: 2,
+                bytes: PANEL_ROWS * 4,
+            },
+            Format::Q8_0 => q8_0::UNIT,
+            Format::Q4_0 => q4_0::UNIT,
+            Format::Q4K => q4_k::UNIT,
+            Format::Q6K => q6_k::UNIT,
+        }
+    }
+}
+
+/// Writes one encoded row into its place in a panel.
+pub(crate) fn pack_row(format: Format, row: &[u8], lane: usize, panel: &mut [u8]) {
+    debug_assert!(lane < PANEL_ROWS);
+    let unit = Unit::of(format);
+    let units = panel.chunks_exact_mut(unit.bytes);
+    let file_bytes = unit.len / format.block_len() * format.block_bytes();
+    for (unit, encoded) in units.zip(row.chunks(file_bytes)) {
+        match format {
+            Format::F32 => float::pack::<4>(encoded, lane, unit),
+            Format::F16 => float::pack::<2>(encoded, lane, unit),
+            Format::Bf16 => bf16::pack(encoded, lane, unit),
+            Format::Q8_0 => q8_0::pack(encoded, lane, unit),
+            Format::Q4_0 => q4_0::pack(encoded, lane, unit),
+            Format::Q4K => q4_k::pack(encoded, lane, unit),
+            Format::Q6K => q6_k::pack(encoded, lane, unit),
+        }
+    }
+}
+
+/// A stretch of one panel and of one tile of rows, and where their products are added.
+#[derive(Clone, Copy)]
+pub(crate) struct Stretch {
+    /// The panel's bytes at the stretch's first unit.
+    pub(crate) weights: *const u8,
+    /// Units in the stretch.
+    pub(crate) units: usize,
+    /// The rows' values in the encoding that the format multiplies with, interleaved as the tile is wide.
+    pub(crate) values: *const u8,
+    /// What belongs to the rows' blocks; for the quantised formats only.
+    pub(crate) factors: *const BlockFactors,
+    /// `[width][32]` sums, which the products are added to.
+    pub(crate) sums: *mut f32,
+    /// How far ahead weights should be asked for: [`PREFETCH_AHEAD`], or nothing if they are near already.
+    pub(crate) ahead: usize,
+}
+
+macro_rules! accumulate_for_widths {
+    ($name:ident, $kernel:path $(, $extension:ident)?) => {
+        unsafe fn $name(tier: Tier, width: usize, stretch: Stretch) {
+            $crate::tier::tiered!($($extension)? fn one(stretch: Stretch) = $kernel, 1);
+            $crate::tier::tiered!($($extension)? fn two(stretch: Stretch) = $kernel, 2);
+            $crate::tier::tiered!($($extension)? fn four(stretch: Stretch) = $kernel, 4);
+            $crate::tier::tiered!($($extension)? fn eight(stretch: Stretch) = $kernel, 8);
+            match width {
+                1 => one(tier, stretch),
+                2 => two(tier, stretch),
+                4 => four(tier, stretch),
+                _ => eight(tier, stretch),
+            }
+        }
+    };
+}
+
+accumulate_for_widths!(f32_for_width, float::accumulate_f32);
+accumulate_for_widths!(f16_for_width, float::accumulate_f16);
+accumulate_for_widths!(bf16_for_width, bf16::accumulate, bf16);
+accumulate_for_widths!(q8_0_for_width, q8_0::accumulate);
+accumulate_for_widths!(q4_0_for_width, q4_0::accumulate);
+accumulate_for_widths!(q4_k_for_width, q4_k::accumulate);
+accumulate_for_widths!(q6_k_for_width, q6_k::accumulate);
+
+/// Adds the products of a stretch to its sums.
+///
+/// # Safety
+/// The machine must have `tier`; `width` must be one of [`TILE_WIDTHS`]; the pointers of `stretch` must be valid for
+/// its units, in the layouts of `format` and of the matching encoding of activations.
+pub(crate) unsafe fn accumulate(tier: Tier, format: Format, width: usize, stretch: Stretch) {
+    match format {
+        Format::F32 => f32_for_width(tier, width, stretch),
+        Format::F16 => f16_for_width(tier, width, stretch),
+        Format::Bf16 => bf16_for_width(tier.for_bf16(), width, stretch),
+        Format::Q8_0 => q8_0_for_width(tier, width, stretch),
+        Format::Q4_0 => q4_0_for_width(tier, width, stretch),
+        Format::Q4K => q4_k_for_width(tier, width, stretch),
+        Format::Q6K => q6_k_for_width(tier, width, stretch),
+    }
+}
+
+impl Stretch {
+    /// Asks for what the next units need while `bytes` at `weights` are multiplied with `M` rows. Hardware
+    /// prefetches a stream that is merely read, as with few rows; with more arithmetic in between it falls behind.
+    #[inline(always)]
+    fn prefetch_ahead<const M: usize>(&self, weights: *const u8, bytes: usize) {
+        if M >= FEWEST_ROWS_TO_PREFETCH {
+            prefetch_near(weights.wrapping_add(self.ahead), bytes);
+        }
+    }
+}
+
+/// The sums of a tile, in registers.
+type Tile<L, const M: usize> = [[L; HALVES]; M];
+
+#[inline(always)]
+unsafe fn load_sums<L: Lanes, const M: usize>(from: *const f32) -> Tile<L, M> {
+    let mut tile = [[L::splat(0.0); HALVES]; M];
+    for (r, row) in tile.iter_mut().enumerate() {
+        for (half, lanes) in row.iter_mut().enumerate() {
+            *lanes = L::load(from.add(r * PANEL_ROWS + half * LANES));
+        }
+    }
+    tile
+}
+
+#[inline(always)]
+unsafe fn store_sums<L: Lanes, const M: usize>(tile: &Tile<L, M>, to: *mut f32) {
+    for (r, row) in tile.iter().enumerate() {
+        for (half, lanes) in row.iter().enumerate() {
+            lanes.store(to.add(r * PANEL_ROWS + half * LANES));
+        }
+    }
+}
+
+/// Adds a block's products to the sums of one row and half. The sums stay in memory: they are touched once a block,
+/// and the registers are needed for the integers.
+#[inline(always)]
+unsafe fn add_scaled<L: Lanes>(stretch: Stretch, row: usize, half: usize, dots: L::Int, scale: L) {
+    let place = stretch.sums.add(row * PANEL_ROWS + half * LANES);
+    L::int_to_float(dots)
+        .fma(scale, L::load(place))
+        .store(place);
+}
+
+/// Bytes that one group of four inputs takes for the sixteen rows of one half.
+const HALF_BYTES: usize = LANES * 4;
+/// Up to this many rows, integers for both halves fit into registers and memory is read in order. With more rows the
+/// halves take turns.
+const ROWS_FOR_BOTH_HALVES: usize = 4;
+
+/// The bytes of one group for `H` neighbouring halves.
+#[inline(always)]
+unsafe fn load_halves<L: Lanes, const H: usize>(from: *const u8) -> [L::Bytes; H] {
+    let mut halves = [L::bytes(from); H];
+    for (h, bytes) in halves.iter_mut().enumerate() {
+        *bytes = L::bytes(from.add(h * HALF_BYTES));
+    }
+    halves
+}
+
+/// The same pointer, of which the compiler knows nothing. It would otherwise broadcast every activation once for all
+/// turns, find that it has too few registers for that, and keep the broadcasts in memory.
+#[inline(always)]
+fn opaque(pointer: *const i8) -> *const i8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut pointer = pointer;
+        // SAFETY: there is no instruction in it.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) pointer, options(readonly, nostack, preserves_flags))
+        };
+        pointer
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    pointer
+}
+
+/// Four consecutive i8 as the word that the dot products take.
+#[inline(always)]
+unsafe fn four_bytes(from: *const i8) -> i32 {
+    from.cast::<i32>().read_unaligned()
+}

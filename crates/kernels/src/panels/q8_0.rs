@@ -1,0 +1,76 @@
+//! Q8_0: units of one block, `[8 groups][32 rows][4]` bytes with an offset of 128, then 32 f16 scales: 8.5 bits a
+//! weight, as in the file.
+
+use super::{
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, add_scaled, four_bytes,
+    load_halves, opaque,
+};
+use crate::blocks::{BLOCK, Q8_0};
+use crate::lanes::{LANES, Lanes};
+
+const GROUPS: usize = BLOCK / 4;
+const SCALES_AT: usize = BLOCK * PANEL_ROWS;
+pub(super) const UNIT: Unit = Unit {
+    len: BLOCK,
+    bytes: SCALES_AT + PANEL_ROWS * 2,
+};
+
+pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
+    let block = Q8_0::decode(encoded);
+    for (group, quants) in block.quants.chunks_exact(4).enumerate() {
+        let place = &mut unit[(group * PANEL_ROWS + lane) * 4..][..4];
+        for (byte, quant) in place.iter_mut().zip(quants) {
+            *byte = *quant as u8 ^ 0x80;
+        }
+    }
+    unit[SCALES_AT + lane * 2..][..2].copy_from_slice(&block.scale.to_le_bytes());
+}
+
+#[inline(always)]
+pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
+    if M <= ROWS_FOR_BOTH_HALVES {
+        accumulate_halves::<L, M, 2>(stretch);
+    } else {
+        accumulate_halves::<L, M, 1>(stretch);
+    }
+}
+
+/// Takes `H` halves at once.
+#[inline(always)]
+unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
+    let mut weights = stretch.weights;
+    let mut x = stretch.values.cast::<i8>();
+    let mut factors = stretch.factors;
+    for _ in 0..stretch.units {
+        for first in (0..HALVES).step_by(H) {
+            let x = opaque(x);
+            let mut dots = [[L::int_splat(0); H]; M];
+            for (r, dots) in dots.iter_mut().enumerate() {
+                *dots = [L::dot_offset_start((*factors.add(r)).negative_sum); H];
+            }
+            for group in 0..GROUPS {
+                let place = weights.add((group * HALVES + first) * HALF_BYTES);
+                if H == 1 {
+                    stretch.prefetch_ahead::<M>(place, HALF_BYTES);
+                }
+                let bytes = load_halves::<L, H>(place);
+                for (r, dots) in dots.iter_mut().enumerate() {
+                    let x = four_bytes(x.add(r * BLOCK + group * 4));
+                    for (dot, bytes) in dots.iter_mut().zip(bytes) {
+                        *dot = L::dot_offset(*dot, bytes, x);
+                    }
+                }
+            }
+            for half in first..first + H {
+                let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
+                for (r, dots) in dots.iter().enumerate() {
+                    let scale = scales.mul(L::splat((*factors.add(r)).scale));
+                    add_scaled(stretch, r, half, dots[half - first], scale);
+                }
+            }
+        }
+        weights = weights.add(UNIT.bytes);
+        x = x.add(M * BLOCK);
+        factors = factors.add(M);
+    }
+}

@@ -1,0 +1,42 @@
+//! Rows of the embedding, read from the file when they are needed.
+//!
+//! A step needs a row for each of its tokens and nothing else, so the embedding is not packed: it
+//! stays in the mapped file and costs only the pages that were touched. Those are given back now and
+//! then, or a long run would hold the whole tensor besides the packed output matrix.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kernels::dequantize;
+
+use super::checkpoint::Stored;
+
+/// Rows read between two times of giving pages back: at most as many pages, 16 MiB.
+const ROWS_KEPT: usize = 4096;
+
+pub(crate) struct Embedding {
+    tensor: Stored,
+    rows_read: AtomicUsize,
+}
+
+impl Embedding {
+    pub(super) fn new(tensor: Stored) -> Self {
+        Self {
+            tensor,
+            rows_read: AtomicUsize::new(0),
+        }
+    }
+
+    /// Writes the rows of `tokens` one after another into `out`. All tokens are below the vocabulary's
+    /// size.
+    pub(crate) fn look_up(&self, tokens: &[u32], out: &mut [f32]) {
+        let columns = self.tensor.columns();
+        for (&token, out) in tokens.iter().zip(out.chunks_exact_mut(columns)) {
+            dequantize(self.tensor.format(), self.tensor.row(token as usize), out);
+        }
+        let read = self.rows_read.fetch_add(tokens.len(), Ordering::Relaxed);
+        if read + tokens.len() >= ROWS_KEPT {
+            self.rows_read.store(0, Ordering::Relaxed);
+            self.tensor.forget();
+        }
+    }
+}
