@@ -15,7 +15,7 @@ use crate::load::{Loaded, load};
 use crate::machine::available_memory;
 use crate::signals::pull_on_signals;
 use crate::size::ByteSize;
-use crate::sizing::{KvNeeds, kv_blocks};
+use crate::sizing::{KvNeeds, kv_blocks, step_tokens};
 use crate::status_line;
 
 /// Threads that carry connections. One writes far more than the engine can generate; the cores belong
@@ -128,6 +128,7 @@ fn start_engine(
         max_num_batched_tokens: options
             .engine
             .max_num_batched_tokens
+            .unwrap_or_else(|| step_tokens(config.weights_a_token()))
             .max(options.engine.max_num_seqs),
         max_queued: options.engine.max_queued,
         enable_prefix_caching: !options.engine.no_prefix_caching,
