@@ -193,15 +193,6 @@ pub(crate) enum KvDtype {
     Int8,
 }
 
-impl KvDtype {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::F16 => "f16",
-            Self::Int8 => "int8",
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people
