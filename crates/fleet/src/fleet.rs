@@ -16,7 +16,8 @@ use crate::registry::{
 };
 use crate::scrape::{ScrapeConfig, probe_loop, scrape_loop};
 use crate::spec::WorkerSpec;
-use crate::worker::{Worker, WorkerId};
+use crate::worker::Worker;
+use routing::WorkerId;
 
 /// KV updates that may wait for the index. Beyond, subscribers wait, and publishers drop in the end:
 /// which is noticed.

@@ -36,5 +36,6 @@ pub use error::FleetError;
 pub use fleet::{Fleet, FleetConfig};
 pub use kv_events::{KvChange, KvUpdate};
 pub use registry::{DnsSource, Registry, Snapshot, parse_worker_file};
+pub use routing::WorkerId;
 pub use spec::{DEFAULT_POOL, EventsSpec, MAX_RANKS, Secret, WorkerSpec, WorkerUrl};
-pub use worker::{Attempt, Fault, ScrapeCounters, ScrapeCounts, Sighting, Worker, WorkerId};
+pub use worker::{Attempt, Fault, ScrapeCounters, ScrapeCounts, Sighting, Worker};

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::worker::WorkerId;
+use routing::WorkerId;
 
 /// When a worker is recycled.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,12 +3,12 @@
 //! Readers on the way of a request never wait: the last sighting is swapped in whole, and the lock around
 //! health and breaker is held for a few instructions by whoever has news.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use routing::{LedgerView, WorkerId, WorkerView};
 use tokio::sync::Notify;
 
 use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
@@ -17,17 +17,6 @@ use crate::kv_events::EventCounters;
 use crate::observe::{Observation, Rates, Smoothed};
 use crate::recycle::Evidence;
 use crate::spec::WorkerSpec;
-
-/// A worker's number in the fleet. Small and dense: a freed number is given out again, after everybody
-/// who listens to KV events was told that its owner is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkerId(pub u16);
-
-impl fmt::Display for WorkerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "worker {}", self.0)
-    }
-}
 
 /// What a scrape showed.
 #[derive(Debug, Clone, PartialEq)]
@@ -201,6 +190,48 @@ impl Worker {
     /// Whether requests are running there and nothing moves.
     pub fn is_wedged(&self, now: Instant) -> bool {
         self.judgement().health.is_wedged(now)
+    }
+
+    /// What a policy is told about it: the last page, the books of this gateway, and the weight that its
+    /// pool's [`standings`](crate::health::standings) give it. What was never measured keeps the value that
+    /// `routing` assumes.
+    pub fn view(
+        &self,
+        weight: f64,
+        ledger: LedgerView,
+        hit_trust: f64,
+        now: Instant,
+    ) -> WorkerView {
+        let idle = WorkerView::idle(self.id, 0);
+        let seen = self.sighting.load();
+        let Some(seen) = seen.as_ref() else {
+            return WorkerView {
+                weight,
+                ledger,
+                hit_trust,
+                metrics_age: Duration::MAX,
+                ..idle
+            };
+        };
+        let (page, speed) = (&seen.observation, &seen.smoothed);
+        let inter_token = speed
+            .itl_seconds
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        WorkerView {
+            weight,
+            kv_capacity_tokens: page.cache.capacity_tokens.unwrap_or(0),
+            kv_usage: page.kv_usage.unwrap_or(0.0),
+            running: page.running.unwrap_or(0),
+            waiting: page.waiting.unwrap_or(0),
+            metrics_age: now.saturating_duration_since(seen.at),
+            ledger,
+            prefill_tokens_per_second: speed
+                .prefill_tokens_per_second
+                .unwrap_or(idle.prefill_tokens_per_second),
+            inter_token: inter_token.unwrap_or(idle.inter_token),
+            hit_trust,
+            ..idle
+        }
     }
 
     /// What the recycler wants to know; `claimed_tokens` is the most KV cache that the requests open

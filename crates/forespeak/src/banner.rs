@@ -67,12 +67,12 @@ impl Banner {
         let (path, body) = if self.chats {
             (
                 "/v1/chat/completions",
-                r#"{"messages": [{"role": "user", "content": "Once upon a time"}], "max_tokens": 64}"#,
+                r#"{"messages": [{"role": "user", "content": "What is a Kubernetes Pod?"}]}"#,
             )
         } else {
             (
                 "/v1/completions",
-                r#"{"prompt": "Once upon a time", "max_tokens": 64}"#,
+                r#"{"prompt": "A Kubernetes Pod is", "max_tokens": 64}"#,
             )
         };
         format!(

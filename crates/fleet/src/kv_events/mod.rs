@@ -26,7 +26,7 @@ pub(crate) use zmtp::Endpoint;
 
 use protocol::kv_events::KvEventBatch;
 
-use crate::worker::WorkerId;
+use routing::WorkerId;
 
 /// A message for the keeper of the prefix index. All messages of one worker and rank come in order.
 #[derive(Debug, Clone, PartialEq)]

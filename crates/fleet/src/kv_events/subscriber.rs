@@ -15,7 +15,7 @@ use super::sequence::{Live, Lost, Mark, Replayed, Sequence};
 use super::zmtp::{Endpoint, Kind, Socket, ZmtpError};
 use super::{EventCounters, KvChange, KvUpdate};
 use crate::backoff::{self, Backoff};
-use crate::worker::WorkerId;
+use routing::WorkerId;
 
 /// The most messages of one replay: a hundred times vLLM's default buffer. A publisher that never ends
 /// its replay must not keep us from its live messages.

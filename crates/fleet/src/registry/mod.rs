@@ -29,7 +29,8 @@ use crate::breaker::BreakerConfig;
 use crate::error::FleetError;
 use crate::health::{DrainReason, HealthConfig};
 use crate::spec::WorkerSpec;
-use crate::worker::{Worker, WorkerId};
+use crate::worker::Worker;
+use routing::WorkerId;
 
 /// The most workers of a fleet, leaving ones included. Every decision looks at each of them.
 pub const MAX_WORKERS: usize = 1024;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::health::{Candidate, PanicConfig, Standing, standings};
-use crate::worker::{Worker, WorkerId};
+use crate::worker::Worker;
+use routing::WorkerId;
 
 /// A consistent list of workers, ordered by number.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use crate::support::{Behaviour, PATIENCE, Web, eventually, free_port, quick_conf
 use forespeak_fleet::health::{Condition, DownReason, DrainReason, PanicConfig};
 use forespeak_fleet::scrape::MAX_PAGE_BYTES;
 use forespeak_fleet::{DEFAULT_POOL, DnsSource, Fault, Fleet, KvChange, Worker, WorkerUrl};
+use routing::LedgerView;
 
 const PAGE: &str = include_str!("../fixtures/vllm_0_32.prom");
 
@@ -37,6 +38,9 @@ async fn a_worker_is_found_alive_and_its_metrics_are_read() {
     let seen = worker.sighting().unwrap();
     assert_eq!(seen.observation.running, Some(7));
     assert_eq!(seen.observation.cache.capacity_tokens, Some(32_768));
+    let view = worker.view(1.0, LedgerView::default(), 1.0, Instant::now());
+    assert_eq!((view.running, view.waiting), (7, 2));
+    assert_eq!(view.kv_free_tokens(), 24_576);
     fleet.stop().await;
 }
 
