@@ -31,7 +31,7 @@ class Shape:
 SHAPES = {
     # As large as both files together may be (27 MiB), less the draft.
     "target": Shape(width=384, layers=12, heads=6, kv_heads=2, feed_forward=1088),
-    # Three layers, not four: on a CPU a layer of this width costs more in hand-overs between threads than in arithmetic.
+    # Three layers, not four: an estimate (not measured) puts a layer's cost at this width mostly in hand-overs between threads.
     "draft": Shape(width=192, layers=3, heads=3, kv_heads=1, feed_forward=640),
     # For trying the whole pipeline on a laptop within a minute or two.
     "mini-target": Shape(width=128, layers=3, heads=2, kv_heads=1, feed_forward=256),

@@ -2,7 +2,7 @@
 import torch
 
 MUON_RATE, ADAM_RATE = 0.02, 3e-3
-# Pages are seen some twenty times: decay is what keeps the model from learning them by heart.
+# Pages are seen dozens of times: decay is meant to keep the model from learning them by heart (no run without it was made).
 MUON_DECAY, EMBED_DECAY = 0.1, 0.01
 
 

@@ -4,7 +4,7 @@ use crate::activations::{Activations, Encoding, Tiling};
 use crate::attention::AttentionScratch;
 use crate::compute::Compute;
 use crate::matrix::Matrix;
-use crate::panels::{PANEL_ROWS, Stretch, Unit, accumulate};
+use crate::panels::{PANEL_ROWS, PREFETCH_AHEAD, Stretch, Unit, accumulate};
 use crate::shared_out::SharedOut;
 
 /// Rows whose sums are held at once: a stretch of weights is used for all of them while it is in the first-level
@@ -169,7 +169,7 @@ impl<'a> Job<'a> {
                     sums: sums[(index - tiles.start) * tiling.width()..]
                         .as_mut_ptr()
                         .cast(),
-                    cold: index == 0,
+                    ahead: if index == 0 { PREFETCH_AHEAD } else { 0 },
                 };
                 // SAFETY: `Compute` runs only tiers that the machine has. The panel holds `units` units; the
                 // activations were encoded for this tiling and format; the strip has `width` rows of sums.

@@ -19,6 +19,8 @@ const PAIR: [&str; 2] = ["target", "draft"];
 /// Bound of the difference in perplexity, here in nats a token: both round activations and keys
 /// differently.
 const PERPLEXITY: f64 = 0.005;
+/// Bound of what the halved KV cache may cost, in nats a token.
+const INT8_COST: f64 = 0.01;
 /// Share of tokens that must be llama.cpp's own choice after the same text; the rest are near ties.
 const AGREEMENT: f64 = 0.97;
 
@@ -46,10 +48,10 @@ fn ids(value: &Value) -> Vec<u32> {
 }
 
 /// Logits after every token.
-fn logits(model: &Model, tokens: &[u32]) -> Logits {
+fn logits(model: &Model, tokens: &[u32], kv_type: KvType) -> Logits {
     let blocks = tokens.len().div_ceil(BLOCK_TOKENS);
     let table: Vec<u32> = (0..blocks as u32).collect();
-    let mut cache = model.new_cache(blocks, KvType::F16).unwrap();
+    let mut cache = model.new_cache(blocks, kv_type).unwrap();
     let mut batch = Batch::default();
     let rows = batch.push(tokens, 0, &table);
     rows.for_each(|row| batch.want(row));
@@ -72,26 +74,34 @@ fn texts_have_the_same_tokens() {
     }
 }
 
+/// Mean negative log-likelihood of a text, in nats a token.
+fn nats_a_token(model: &Model, tokens: &[u32], kv_type: KvType) -> f64 {
+    let logits = logits(model, tokens, kv_type);
+    let nats = tokens.iter().skip(1).enumerate().map(|(row, &next)| {
+        let row = logits.row(row);
+        let most = row.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f64 = row.iter().map(|value| f64::from(value - most).exp()).sum();
+        sum.ln() - f64::from(row[next as usize] - most)
+    });
+    nats.sum::<f64>() / (tokens.len() - 1) as f64
+}
+
 #[test]
-fn a_text_is_as_likely() {
+fn a_text_is_as_likely_and_int8_keys_and_values_cost_little() {
     for name in PAIR {
         let golden = golden(&format!("nll-{name}.json"));
         let mut tokens = vec![golden["first_id"].as_u64().unwrap() as u32];
         tokens.extend(ids(&golden["ids"]));
-        let logits = logits(&load(name).model, &tokens);
-        let nats = tokens.iter().skip(1).enumerate().map(|(row, &next)| {
-            let row = logits.row(row);
-            let most = row.iter().copied().fold(f32::MIN, f32::max);
-            let sum: f64 = row.iter().map(|value| f64::from(value - most).exp()).sum();
-            sum.ln() - f64::from(row[next as usize] - most)
-        });
-        let found = nats.sum::<f64>() / (tokens.len() - 1) as f64;
+        let model = load(name).model;
+        let found = nats_a_token(&model, &tokens, KvType::F16);
+        let halved = nats_a_token(&model, &tokens, KvType::Int8);
         let expected = golden["mean_nll"].as_f64().unwrap();
-        println!("{name}: {found:.5} nats a token, llama.cpp {expected:.5}");
+        println!("{name}: {found:.5} nats a token, int8 {halved:.5}, llama.cpp {expected:.5}");
         assert!(
             (found - expected).abs() < PERPLEXITY,
             "{name}: {found} {expected}"
         );
+        assert!(halved - found < INT8_COST, "{name}: {halved} {found}");
     }
 }
 
@@ -103,7 +113,7 @@ fn greedy_answers_agree_but_for_near_ties() {
         for case in golden(&format!("greedy-{name}.json")).as_array().unwrap() {
             let (prompt, answer) = (ids(&case["prompt_ids"]), ids(&case["ids"]));
             let tokens: Vec<u32> = prompt.iter().chain(&answer).copied().collect();
-            let logits = logits(&model, &tokens);
+            let logits = logits(&model, &tokens, KvType::F16);
             for (index, &expected) in answer.iter().enumerate() {
                 let row = logits.row(prompt.len() + index - 1).iter().enumerate();
                 let best = row.max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;

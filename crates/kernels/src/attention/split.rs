@@ -6,7 +6,7 @@ use super::SPLIT_TOKENS;
 use super::merge::Partial;
 use crate::kv_cache::{BLOCK_TOKENS, HeadBlocks, KvType};
 use crate::lanes::{LANES, Lanes, exp};
-use crate::prefetch::{LINE, prefetch};
+use crate::prefetch::{LINE, prefetch_far};
 use crate::tier::{Tier, tiered};
 
 /// Queries' scores lie a little more than a power of two apart, so that they do not fight for one cache set.
@@ -206,7 +206,7 @@ unsafe fn score<L: Lanes, E: Element, const Q: usize, const B: usize>(
     for d in 0..layout.head_dim {
         for (scores, (keys, next)) in scores.iter_mut().zip(keys.into_iter().zip(next)) {
             if d.is_multiple_of(LINE / (BLOCK_TOKENS * E::BYTES)) {
-                prefetch(next.wrapping_add(d * BLOCK_TOKENS * E::BYTES), LINE);
+                prefetch_far(next.wrapping_add(d * BLOCK_TOKENS * E::BYTES), LINE);
             }
             let keys = E::load::<L>(keys.add(d * BLOCK_TOKENS * E::BYTES));
             for (q, score) in scores.iter_mut().enumerate() {
@@ -311,7 +311,7 @@ unsafe fn add_values<L: Lanes, E: Element, const Q: usize, const C: usize>(
     }
     for token in values.tokens.clone() {
         let offset = (token * values.dim + at) * E::BYTES;
-        prefetch(values.next.wrapping_add(offset), C * LANES * E::BYTES);
+        prefetch_far(values.next.wrapping_add(offset), C * LANES * E::BYTES);
         for c in 0..C {
             let lanes = E::load::<L>(values.place.add(offset + c * LANES * E::BYTES));
             for (q, sums) in sums.iter_mut().enumerate() {

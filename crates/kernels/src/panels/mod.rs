@@ -18,7 +18,7 @@ mod q8_0;
 use crate::activations::BlockFactors;
 use crate::format::Format;
 use crate::lanes::{LANES, Lanes};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_near;
 use crate::tier::Tier;
 
 /// Output rows in a panel.
@@ -29,7 +29,7 @@ const HALVES: usize = PANEL_ROWS / LANES;
 pub(crate) const TILE_WIDTHS: [usize; 4] = [1, 2, 4, 8];
 
 /// How far ahead weights are asked for: what arrives during a trip to memory.
-const PREFETCH_AHEAD: usize = 2304;
+pub(crate) const PREFETCH_AHEAD: usize = 2304;
 /// Below this, prefetching costs more than it brings.
 const FEWEST_ROWS_TO_PREFETCH: usize = 4;
 
@@ -97,8 +97,8 @@ pub(crate) struct Stretch {
     pub(crate) factors: *const BlockFactors,
     /// `[width][32]` sums, which the products are added to.
     pub(crate) sums: *mut f32,
-    /// Whether the weights come from far away, so that they should be asked for ahead of their use.
-    pub(crate) cold: bool,
+    /// How far ahead weights should be asked for: [`PREFETCH_AHEAD`], or nothing if they are near already.
+    pub(crate) ahead: usize,
 }
 
 macro_rules! accumulate_for_widths {
@@ -148,8 +148,8 @@ impl Stretch {
     /// prefetches a stream that is merely read, as with few rows; with more arithmetic in between it falls behind.
     #[inline(always)]
     fn prefetch_ahead<const M: usize>(&self, weights: *const u8, bytes: usize) {
-        if M >= FEWEST_ROWS_TO_PREFETCH && self.cold {
-            prefetch(weights.wrapping_add(PREFETCH_AHEAD), bytes);
+        if M >= FEWEST_ROWS_TO_PREFETCH {
+            prefetch_near(weights.wrapping_add(self.ahead), bytes);
         }
     }
 }
@@ -187,14 +187,30 @@ unsafe fn add_scaled<L: Lanes>(stretch: Stretch, row: usize, half: usize, dots: 
         .store(place);
 }
 
-/// The same pointer, of which the compiler knows nothing. It would otherwise broadcast every activation once for both
-/// halves, find that it has too few registers for that, and keep the broadcasts in memory.
+/// Bytes that one group of four inputs takes for the sixteen rows of one half.
+const HALF_BYTES: usize = LANES * 4;
+/// Up to this many rows, integers for both halves fit into registers and memory is read in order. With more rows the
+/// halves take turns.
+const ROWS_FOR_BOTH_HALVES: usize = 4;
+
+/// The bytes of one group for `H` neighbouring halves.
+#[inline(always)]
+unsafe fn load_halves<L: Lanes, const H: usize>(from: *const u8) -> [L::Bytes; H] {
+    let mut halves = [L::bytes(from); H];
+    for (h, bytes) in halves.iter_mut().enumerate() {
+        *bytes = L::bytes(from.add(h * HALF_BYTES));
+    }
+    halves
+}
+
+/// The same pointer, of which the compiler knows nothing. It would otherwise broadcast every activation once for all
+/// turns, find that it has too few registers for that, and keep the broadcasts in memory.
 #[inline(always)]
 fn opaque(pointer: *const i8) -> *const i8 {
     #[cfg(target_arch = "x86_64")]
     {
         let mut pointer = pointer;
-        // SAFETY: no instruction at all.
+        // SAFETY: there is no instruction in it.
         unsafe {
             std::arch::asm!("/* {0} */", inout(reg) pointer, options(readonly, nostack, preserves_flags))
         };

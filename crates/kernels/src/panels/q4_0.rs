@@ -1,7 +1,10 @@
 //! Q4_0: units of one block, `[4 groups][32 rows][4]` bytes whose low nibbles are group g and whose high nibbles are
 //! group g + 4, then 32 f16 scales: 4.5 bits a weight, as in the file.
 
-use super::{HALVES, PANEL_ROWS, Stretch, Unit, add_scaled, four_bytes};
+use super::{
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, add_scaled, four_bytes,
+    load_halves, opaque,
+};
 use crate::blocks::{BLOCK, Q4_0};
 use crate::lanes::{LANES, Lanes};
 
@@ -30,24 +33,28 @@ pub(super) fn pack_nibbles(quants: &[u8], lane: usize, nibbles: &mut [u8]) {
     }
 }
 
-/// Adds the products of a block's nibbles with every row of the tile.
+/// Adds the products of a block's nibbles, in `H` halves from `nibbles` on, with every row of the tile.
 #[inline(always)]
-pub(super) unsafe fn dot_nibbles<L: Lanes, const M: usize>(
-    dots: &mut [[L::Int; HALVES]; M],
+pub(super) unsafe fn dot_nibbles<L: Lanes, const M: usize, const H: usize>(
+    stretch: &Stretch,
+    dots: &mut [[L::Int; H]; M],
     nibbles: *const u8,
     x: *const i8,
 ) {
     for pair in 0..GROUP_PAIRS {
-        let place = nibbles.add(pair * PANEL_ROWS * 4);
-        let bytes = [L::bytes(place), L::bytes(place.add(LANES * 4))];
-        let low = [L::low_nibbles(bytes[0]), L::low_nibbles(bytes[1])];
-        let high = [L::high_nibbles(bytes[0]), L::high_nibbles(bytes[1])];
+        let place = nibbles.add(pair * HALVES * HALF_BYTES);
+        stretch.prefetch_ahead::<M>(place, H * HALF_BYTES);
+        let bytes = load_halves::<L, H>(place);
+        let (mut low, mut high) = (bytes, bytes);
+        for (low, high) in low.iter_mut().zip(&mut high) {
+            (*low, *high) = (L::low_nibbles(*low), L::high_nibbles(*high));
+        }
         for (r, dots) in dots.iter_mut().enumerate() {
             let x = x.add(r * BLOCK + pair * 4);
             let (first, second) = (four_bytes(x), four_bytes(x.add(BLOCK / 2)));
-            for (half, dot) in dots.iter_mut().enumerate() {
-                *dot = L::dot_small(*dot, low[half], first);
-                *dot = L::dot_small(*dot, high[half], second);
+            for (h, dot) in dots.iter_mut().enumerate() {
+                *dot = L::dot_small(*dot, low[h], first);
+                *dot = L::dot_small(*dot, high[h], second);
             }
         }
     }
@@ -55,21 +62,33 @@ pub(super) unsafe fn dot_nibbles<L: Lanes, const M: usize>(
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
+    if M <= ROWS_FOR_BOTH_HALVES {
+        accumulate_halves::<L, M, 2>(stretch);
+    } else {
+        accumulate_halves::<L, M, 1>(stretch);
+    }
+}
+
+/// Takes `H` halves at once.
+#[inline(always)]
+unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
-        stretch.prefetch_ahead::<M>(weights, UNIT.bytes);
-        let mut dots = [[L::int_splat(0); HALVES]; M];
-        for (r, dots) in dots.iter_mut().enumerate() {
-            *dots = [L::int_splat(OFFSET * (*factors.add(r)).negative_sum); HALVES];
-        }
-        dot_nibbles::<L, M>(&mut dots, weights, x);
-        for half in 0..HALVES {
-            let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
-            for (r, dots) in dots.iter().enumerate() {
-                let scale = scales.mul(L::splat((*factors.add(r)).scale));
-                add_scaled(stretch, r, half, dots[half], scale);
+        for first in (0..HALVES).step_by(H) {
+            let x = opaque(x);
+            let mut dots = [[L::int_splat(0); H]; M];
+            for (r, dots) in dots.iter_mut().enumerate() {
+                *dots = [L::int_splat(OFFSET * (*factors.add(r)).negative_sum); H];
+            }
+            dot_nibbles::<L, M, H>(&stretch, &mut dots, weights.add(first * HALF_BYTES), x);
+            for half in first..first + H {
+                let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
+                for (r, dots) in dots.iter().enumerate() {
+                    let scale = scales.mul(L::splat((*factors.add(r)).scale));
+                    add_scaled(stretch, r, half, dots[half - first], scale);
+                }
             }
         }
         weights = weights.add(UNIT.bytes);

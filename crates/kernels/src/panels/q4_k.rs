@@ -3,7 +3,7 @@
 //! bits of a scale become a byte.
 
 use super::q4_0::{dot_nibbles, pack_nibbles};
-use super::{HALVES, PANEL_ROWS, Stretch, Unit};
+use super::{HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, opaque};
 use crate::blocks::{BLOCK, Q4K, SUPERBLOCK};
 use crate::lanes::{LANES, Lanes};
 
@@ -34,26 +34,42 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
+    if M <= ROWS_FOR_BOTH_HALVES {
+        accumulate_halves::<L, M, 2>(stretch);
+    } else {
+        accumulate_halves::<L, M, 1>(stretch);
+    }
+}
+
+/// Takes `H` halves at once.
+#[inline(always)]
+unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
         let mut sub = weights.add(HEAD_BYTES);
         for _ in 0..SUB_BLOCKS {
-            stretch.prefetch_ahead::<M>(sub, SUB_BLOCK_BYTES);
-            let mut dots = [[L::int_splat(0); HALVES]; M];
-            dot_nibbles::<L, M>(&mut dots, sub.add(NIBBLES_AT), x);
-            for half in 0..HALVES {
-                let scales = L::load_f16(weights.add(half * LANES * 2).cast());
-                let scales = scales.mul(L::load_u8(sub.add(half * LANES)));
-                let mins = L::load_f16(weights.add((PANEL_ROWS + half * LANES) * 2).cast());
-                let mins = mins.mul(L::load_u8(sub.add(PANEL_ROWS + half * LANES)));
-                for (r, dots) in dots.iter().enumerate() {
-                    let factors = &*factors.add(r);
-                    let place = stretch.sums.add(r * PANEL_ROWS + half * LANES);
-                    let scale = scales.mul(L::splat(factors.scale));
-                    let sum = mins.fma(L::splat(factors.scaled_negative_sum), L::load(place));
-                    L::int_to_float(dots[half]).fma(scale, sum).store(place);
+            stretch.prefetch_ahead::<M>(sub, NIBBLES_AT);
+            for first in (0..HALVES).step_by(H) {
+                let x = opaque(x);
+                let mut dots = [[L::int_splat(0); H]; M];
+                let nibbles = sub.add(NIBBLES_AT + first * HALF_BYTES);
+                dot_nibbles::<L, M, H>(&stretch, &mut dots, nibbles, x);
+                for half in first..first + H {
+                    let scales = L::load_f16(weights.add(half * LANES * 2).cast());
+                    let scales = scales.mul(L::load_u8(sub.add(half * LANES)));
+                    let mins = L::load_f16(weights.add((PANEL_ROWS + half * LANES) * 2).cast());
+                    let mins = mins.mul(L::load_u8(sub.add(PANEL_ROWS + half * LANES)));
+                    for (r, dots) in dots.iter().enumerate() {
+                        let factors = &*factors.add(r);
+                        let place = stretch.sums.add(r * PANEL_ROWS + half * LANES);
+                        let scale = scales.mul(L::splat(factors.scale));
+                        let sum = mins.fma(L::splat(factors.scaled_negative_sum), L::load(place));
+                        L::int_to_float(dots[half - first])
+                            .fma(scale, sum)
+                            .store(place);
+                    }
                 }
             }
             sub = sub.add(SUB_BLOCK_BYTES);

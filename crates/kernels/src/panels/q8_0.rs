@@ -1,7 +1,10 @@
 //! Q8_0: units of one block, `[8 groups][32 rows][4]` bytes with an offset of 128, then 32 f16 scales: 8.5 bits a
 //! weight, as in the file.
 
-use super::{HALVES, PANEL_ROWS, Stretch, Unit, add_scaled, four_bytes};
+use super::{
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, add_scaled, four_bytes,
+    load_halves, opaque,
+};
 use crate::blocks::{BLOCK, Q8_0};
 use crate::lanes::{LANES, Lanes};
 
@@ -25,29 +28,45 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
+    if M <= ROWS_FOR_BOTH_HALVES {
+        accumulate_halves::<L, M, 2>(stretch);
+    } else {
+        accumulate_halves::<L, M, 1>(stretch);
+    }
+}
+
+/// Takes `H` halves at once.
+#[inline(always)]
+unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
-        let mut dots = [[L::int_splat(0); HALVES]; M];
-        for (r, dots) in dots.iter_mut().enumerate() {
-            *dots = [L::dot_offset_start((*factors.add(r)).negative_sum); HALVES];
-        }
-        for group in 0..GROUPS {
-            let place = weights.add(group * PANEL_ROWS * 4);
-            let bytes = [L::bytes(place), L::bytes(place.add(LANES * 4))];
+        for first in (0..HALVES).step_by(H) {
+            let x = opaque(x);
+            let mut dots = [[L::int_splat(0); H]; M];
             for (r, dots) in dots.iter_mut().enumerate() {
-                let x = four_bytes(x.add(r * BLOCK + group * 4));
-                for (dot, bytes) in dots.iter_mut().zip(bytes) {
-                    *dot = L::dot_offset(*dot, bytes, x);
+                *dots = [L::dot_offset_start((*factors.add(r)).negative_sum); H];
+            }
+            for group in 0..GROUPS {
+                let place = weights.add((group * HALVES + first) * HALF_BYTES);
+                if H == 1 {
+                    stretch.prefetch_ahead::<M>(place, HALF_BYTES);
+                }
+                let bytes = load_halves::<L, H>(place);
+                for (r, dots) in dots.iter_mut().enumerate() {
+                    let x = four_bytes(x.add(r * BLOCK + group * 4));
+                    for (dot, bytes) in dots.iter_mut().zip(bytes) {
+                        *dot = L::dot_offset(*dot, bytes, x);
+                    }
                 }
             }
-        }
-        for half in 0..HALVES {
-            let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
-            for (r, dots) in dots.iter().enumerate() {
-                let scale = scales.mul(L::splat((*factors.add(r)).scale));
-                add_scaled(stretch, r, half, dots[half], scale);
+            for half in first..first + H {
+                let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
+                for (r, dots) in dots.iter().enumerate() {
+                    let scale = scales.mul(L::splat((*factors.add(r)).scale));
+                    add_scaled(stretch, r, half, dots[half - first], scale);
+                }
             }
         }
         weights = weights.add(UNIT.bytes);

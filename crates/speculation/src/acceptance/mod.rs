@@ -1,0 +1,312 @@
+//! How likely drafts are to be accepted, position by position.
+//!
+//! For a source of drafts, `S_i` is the chance that position `i` is accepted *once it is reached*:
+//! `accepted[i] / reached[i]`, where a draft reaches position `i` when it is longer than `i` and all
+//! before `i` was accepted. This is Kaplan and Meier's estimate: a draft that ends early (a short lookup, a
+//! smaller depth) says nothing about the positions it does not have, and biases nothing. Then
+//! `survival_i = S_0 ... S_i` and a draft of `k` tokens gives `E(k) = 1 + survival_0 + ... + survival_{k-1}`.
+//!
+//! Acceptance moves with the text, and quickly, while its *shape* over the positions belongs to the drafter
+//! and moves slowly. So two things are kept apart:
+//! - the **shape** `s_i` of a source: decayed slowly, one value for each position, positions with little
+//!   evidence drawn towards the one before;
+//! - the **level** `r`: observed rejections over those the shape expects (1: as usual, 2: twice as many),
+//!   decayed fast, one number for a source and one for each sequence.
+//!
+//! `S_i = 1 - min(1, r (1 - s_i))`. One number adapts faster than sixteen, and carries what was learnt at a
+//! small depth over to positions that are not drafted now. A sequence's level is drawn towards that of
+//! its source until it has rejections of its own: `r = (observed + m r_source) / (expected + m)`.
+//!
+//! # Example
+//! ```
+//! use std::time::Duration;
+//! use forespeak_speculation::{Acceptance, Source};
+//!
+//! let mut acceptance = Acceptance::default();
+//! for step in 0..200 {
+//!     let now = Duration::from_millis(20 * step);
+//!     acceptance.observe(now, 1, Source::Model, 4, 4); // a sequence that is easy to guess
+//!     acceptance.observe(now, 2, Source::Model, 4, 0); // and one that is not
+//! }
+//! let easy = acceptance.survival(1, Source::Model);
+//! let hard = acceptance.survival(2, Source::Model);
+//! let new = acceptance.survival(3, Source::Model);
+//! assert!(easy[0] > 0.9 && hard[0] < 0.15);
+//! assert!(hard[0] < new[0] && new[0] < easy[0]);
+//! ```
+
+mod level;
+mod shape;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use level::{Decay, Level};
+use shape::Shape;
+
+use crate::source::{SOURCES, Source};
+
+/// Deepest draft that is ever planned. Even certain drafts gain little beyond: 16 rows already share one
+/// pass over the weights.
+pub const MAX_DEPTH: usize = 16;
+
+/// Sequences remembered. More than any engine runs at once; beyond it the longest unseen are forgotten.
+const MAX_SEQUENCES: usize = 4_096;
+
+/// A sequence's level. Slow in time: in a large batch its turn to probe comes rarely.
+const SEQUENCE_DECAY: Decay = Decay {
+    drafts: 12.0,
+    seconds: 4.0,
+};
+
+/// A source's level. Slower in drafts, for it is fed by many sequences, and new ones start from it.
+const SOURCE_DECAY: Decay = Decay {
+    drafts: 24.0,
+    seconds: 1.0,
+};
+
+/// Expected rejections that a sequence's own record must reach to count as much as its source's.
+const SEQUENCE_PRIOR: f64 = 0.7;
+
+/// The same between a source's level and "as the shape says".
+const SOURCE_PRIOR: f64 = 0.3;
+
+/// Survival of each position of a draft, falling.
+pub type Survival = [f64; MAX_DEPTH];
+
+/// Acceptance by source and sequence.
+#[derive(Debug, Clone, Default)]
+pub struct Acceptance {
+    sources: [SourceRecord; SOURCES],
+    sequences: HashMap<u64, SequenceRecord>,
+    clock: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct SourceRecord {
+    shape: Shape,
+    level: Level,
+    totals: Totals,
+}
+
+#[derive(Debug, Clone, Default)]
+struct SequenceRecord {
+    levels: [Level; SOURCES],
+    drafted: u64,
+    accepted: u64,
+    seen: u64,
+}
+
+/// Counters that only grow, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Drafts verified.
+    pub drafts: u64,
+    /// Tokens drafted at each position.
+    pub drafted: [u64; MAX_DEPTH],
+    /// Tokens accepted at each position.
+    pub accepted: [u64; MAX_DEPTH],
+}
+
+impl Totals {
+    /// Tokens drafted at all positions.
+    pub fn draft_tokens(&self) -> u64 {
+        self.drafted.iter().sum()
+    }
+
+    /// Tokens accepted at all positions.
+    pub fn accepted_tokens(&self) -> u64 {
+        self.accepted.iter().sum()
+    }
+
+    fn add(&mut self, drafted: usize, accepted: usize) {
+        self.drafts += 1;
+        for count in self.drafted.iter_mut().take(drafted) {
+            *count += 1;
+        }
+        for count in self.accepted.iter_mut().take(accepted) {
+            *count += 1;
+        }
+    }
+}
+
+impl Acceptance {
+    /// Learns that `accepted` of `drafted` tokens of one draft were accepted. Empty drafts say nothing.
+    pub fn observe(
+        &mut self,
+        now: Duration,
+        sequence: u64,
+        source: Source,
+        drafted: usize,
+        accepted: usize,
+    ) {
+        let drafted = drafted.min(MAX_DEPTH);
+        let accepted = accepted.min(drafted);
+        if drafted == 0 {
+            return;
+        }
+        let Some(record) = self.sources.get_mut(source.index()) else {
+            return;
+        };
+        let prior = source.prior();
+        let expected = record.shape.expected_rejections(drafted, accepted, prior);
+        let observed = f64::from(u8::from(accepted < drafted));
+        record.shape.observe(drafted, accepted);
+        record.level.observe(now, observed, expected, SOURCE_DECAY);
+        record.totals.add(drafted, accepted);
+
+        self.clock += 1;
+        self.make_room(sequence);
+        let own = self.sequences.entry(sequence).or_default();
+        own.seen = self.clock;
+        own.drafted += drafted as u64;
+        own.accepted += accepted as u64;
+        if let Some(level) = own.levels.get_mut(source.index()) {
+            level.observe(now, observed, expected, SEQUENCE_DECAY);
+        }
+    }
+
+    /// Survival of each position for the next draft of a sequence; one never seen is like its source.
+    pub fn survival(&self, sequence: u64, source: Source) -> Survival {
+        let mut survival = [0.0; MAX_DEPTH];
+        let Some(record) = self.sources.get(source.index()) else {
+            return survival;
+        };
+        let usual = record.level.ratio(1.0, SOURCE_PRIOR);
+        let level = self
+            .sequences
+            .get(&sequence)
+            .and_then(|own| own.levels.get(source.index()))
+            .map_or(usual, |own| own.ratio(usual, SEQUENCE_PRIOR));
+        let mut product = 1.0;
+        for (survival, shape) in survival.iter_mut().zip(record.shape.values(source.prior())) {
+            product *= 1.0 - (level * (1.0 - shape)).min(1.0);
+            *survival = product;
+        }
+        survival
+    }
+
+    /// Counters of a source.
+    pub fn totals(&self, source: Source) -> Totals {
+        self.sources
+            .get(source.index())
+            .map(|record| record.totals)
+            .unwrap_or_default()
+    }
+
+    /// Tokens drafted and accepted for a sequence so far.
+    pub fn of_sequence(&self, sequence: u64) -> (u64, u64) {
+        self.sequences
+            .get(&sequence)
+            .map_or((0, 0), |own| (own.drafted, own.accepted))
+    }
+
+    /// Forgets a sequence that ended; what its source learnt stays.
+    pub fn forget(&mut self, sequence: u64) {
+        self.sequences.remove(&sequence);
+    }
+
+    fn make_room(&mut self, sequence: u64) {
+        if self.sequences.len() < MAX_SEQUENCES || self.sequences.contains_key(&sequence) {
+            return;
+        }
+        let oldest = self.sequences.iter().min_by_key(|(_, own)| own.seen);
+        if let Some(oldest) = oldest.map(|(&id, _)| id) {
+            self.sequences.remove(&oldest);
+        }
+    }
+}
+
+/// Expected tokens of a step with a draft of `depth` tokens: `1 + survival_0 + ...`.
+pub fn expected_tokens(survival: &Survival, depth: usize) -> f64 {
+    1.0 + survival.iter().take(depth).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::Noise;
+
+    fn draft(noise: &mut Noise, chances: &[f64]) -> usize {
+        chances
+            .iter()
+            .take_while(|&&chance| noise.uniform() < chance)
+            .count()
+    }
+
+    #[test]
+    fn short_drafts_and_changing_depths_bias_nothing() {
+        let chances = [0.9, 0.8, 0.5, 0.7, 0.3];
+        let mut acceptance = Acceptance::default();
+        let mut noise = Noise::new(3);
+        let mut sums = [0.0; 5];
+        for round in 0..20_000u64 {
+            let depth = 1 + (noise.uniform() * 5.0) as usize;
+            let accepted = draft(&mut noise, &chances[..depth]);
+            // Many sequences, so that the source is what is tested.
+            acceptance.observe(Duration::ZERO, round % 997, Source::Model, depth, accepted);
+            let survival = acceptance.survival(u64::MAX, Source::Model);
+            for (sum, value) in sums.iter_mut().zip(survival) {
+                *sum += value;
+            }
+        }
+        let mut product = 1.0;
+        for (position, chance) in chances.iter().enumerate() {
+            product *= chance;
+            let mean = sums[position] / 20_000.0;
+            assert!(
+                (mean - product).abs() < 0.06,
+                "{position}: {mean} for {product}"
+            );
+        }
+        let totals = acceptance.totals(Source::Model);
+        assert_eq!(totals.drafts, 20_000);
+        assert!(totals.drafted.is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn a_shift_is_followed_within_two_dozen_drafts_in_both_directions() {
+        let mut acceptance = Acceptance::default();
+        let mut noise = Noise::new(5);
+        for phase in 0..6 {
+            let chance = if phase % 2 == 0 { 0.85 } else { 0.1 };
+            for _ in 0..150 {
+                let accepted = draft(&mut noise, &[chance; 3]);
+                acceptance.observe(Duration::ZERO, 1, Source::Model, 3, accepted);
+            }
+            for _ in 0..24 {
+                let accepted = draft(&mut noise, &[0.95 - chance; 3]);
+                acceptance.observe(Duration::ZERO, 1, Source::Model, 3, accepted);
+            }
+            let found = acceptance.survival(1, Source::Model)[0];
+            assert!((found - (0.95 - chance)).abs() < 0.3, "{phase}: {found}");
+        }
+    }
+
+    #[test]
+    fn deep_positions_rise_with_the_level_though_they_are_not_drafted() {
+        let mut acceptance = Acceptance::default();
+        for _ in 0..100 {
+            acceptance.observe(Duration::ZERO, 1, Source::Model, 6, 1);
+        }
+        let before = acceptance.survival(1, Source::Model);
+        for _ in 0..40 {
+            acceptance.observe(Duration::ZERO, 1, Source::Model, 2, 2);
+        }
+        let after = acceptance.survival(1, Source::Model);
+        assert!(before[4] < 0.05 && after[4] > 0.5, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_ended_are_forgotten() {
+        let mut acceptance = Acceptance::default();
+        for sequence in 0..2 * MAX_SEQUENCES as u64 {
+            acceptance.observe(Duration::ZERO, sequence, Source::Model, 2, 1);
+        }
+        assert_eq!(acceptance.sequences.len(), MAX_SEQUENCES);
+        let last = 2 * MAX_SEQUENCES as u64 - 1;
+        assert_eq!(acceptance.of_sequence(last), (2, 1));
+        acceptance.forget(last);
+        assert_eq!(acceptance.of_sequence(last), (0, 0));
+    }
+}

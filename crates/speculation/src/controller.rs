@@ -1,0 +1,170 @@
+//! The one thing an engine holds: evidence, and a law that decides by it.
+
+use std::time::Duration;
+
+use crate::acceptance::Acceptance;
+use crate::cost::{Costs, StepShape};
+use crate::law::{Evidence, Law, LawSpec};
+use crate::source::{Drafters, Source};
+use crate::step::{Candidate, Outcome, Plan, Step, Verified};
+
+/// Acceptance under which speculation is hardly ever worth its cost: a draft model for another kind of
+/// text, or a broken one. Worth a warning when it stays there.
+pub const LOW_ACCEPTANCE: f64 = 0.2;
+
+/// Plans steps and learns from them. Law and drafters can be changed while it runs; what was learnt stays.
+#[derive(Debug)]
+pub struct Controller {
+    evidence: Evidence,
+    drafters: Drafters,
+    spec: LawSpec,
+    law: Box<dyn Law>,
+    recent: Recent,
+    candidates: Vec<Candidate>,
+}
+
+/// Share of drafted tokens that were accepted, over about the last thousand.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    drafted: f64,
+    accepted: f64,
+}
+
+impl Recent {
+    const KEEP: f64 = 0.999;
+
+    fn push(&mut self, verified: &Verified) {
+        let keep = Self::KEEP.powi(verified.drafted as i32);
+        self.drafted = self.drafted * keep + verified.drafted as f64;
+        self.accepted = self.accepted * keep + verified.accepted as f64;
+    }
+}
+
+impl Default for Controller {
+    fn default() -> Self {
+        Self::new(LawSpec::default(), Drafters::default(), Costs::default())
+    }
+}
+
+impl Controller {
+    /// A controller that knows nothing yet. `costs` carries a guess of the draft model's cost.
+    pub fn new(spec: LawSpec, drafters: Drafters, costs: Costs) -> Self {
+        Self {
+            evidence: Evidence {
+                acceptance: Acceptance::default(),
+                costs,
+            },
+            drafters,
+            spec,
+            law: spec.build(),
+            recent: Recent::default(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// Decides what to draft in the next step.
+    pub fn plan(&mut self, now: Duration, step: &Step<'_>) -> Plan {
+        self.candidates.clear();
+        let drafters = self.drafters;
+        self.candidates.extend(step.candidates.iter().map(|c| {
+            Candidate {
+                model: c.model && matches!(drafters, Drafters::Auto | Drafters::Model),
+                lookup: c
+                    .lookup
+                    .filter(|_| matches!(drafters, Drafters::Auto | Drafters::Ngram)),
+                ..*c
+            }
+        }));
+        let step = Step {
+            candidates: &self.candidates,
+            ..*step
+        };
+        self.law.plan(now, &step, &self.evidence)
+    }
+
+    /// Learns from a step that ran.
+    pub fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
+        let mut passes = 0;
+        let mut by_model = 0;
+        let mut drafted = 0;
+        for verified in outcome.drafts {
+            drafted += verified.drafted;
+            if verified.source.runs_a_model() {
+                passes = passes.max(verified.drafted);
+                by_model += verified.drafted;
+            }
+            self.recent.push(verified);
+            self.evidence.acceptance.observe(
+                now,
+                verified.id,
+                verified.source,
+                verified.drafted,
+                verified.accepted,
+            );
+        }
+        let shape = StepShape {
+            sequences: outcome.drafts.len(),
+            drafted,
+            context: outcome.context,
+            prefill_rows: outcome.prefill_rows,
+        };
+        let costs = &mut self.evidence.costs;
+        costs.observe_verify(now, &shape, outcome.verify);
+        let context = outcome.context / outcome.drafts.len().max(1);
+        costs.observe_draft(now, passes, by_model, context, outcome.draft);
+        self.law.observe(now, outcome);
+    }
+
+    /// Forgets a sequence that ended.
+    pub fn forget(&mut self, sequence: u64) {
+        self.evidence.acceptance.forget(sequence);
+        self.law.forget(sequence);
+    }
+
+    /// Changes the law.
+    pub fn set_law(&mut self, spec: LawSpec) {
+        self.spec = spec;
+        self.law = spec.build();
+    }
+
+    /// Changes the drafters.
+    pub fn set_drafters(&mut self, drafters: Drafters) {
+        self.drafters = drafters;
+    }
+
+    /// The law in force.
+    pub fn law(&self) -> LawSpec {
+        self.spec
+    }
+
+    /// The drafters in use.
+    pub fn drafters(&self) -> Drafters {
+        self.drafters
+    }
+
+    /// What was learnt.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// Share of the latest drafted tokens that were accepted; `None` before a few hundred were drafted.
+    /// Below [`LOW_ACCEPTANCE`] for long, a warning is due.
+    pub fn recent_acceptance(&self) -> Option<f64> {
+        const ENOUGH: f64 = 300.0;
+        (self.recent.drafted >= ENOUGH).then(|| self.recent.accepted / self.recent.drafted)
+    }
+
+    /// What to change when acceptance stays low, for the log.
+    pub fn advice(&self) -> &'static str {
+        let tokens = |source| self.evidence.acceptance.totals(source).draft_tokens();
+        let by_model = tokens(Source::Model);
+        let in_all: u64 = Source::ALL.into_iter().map(tokens).sum();
+        if 2 * by_model >= in_all {
+            "few drafts of the draft model are accepted: use one trained on the target's output, \
+             or start with --drafter ngram"
+        } else {
+            "few looked-up drafts are accepted: these texts do not repeat themselves; \
+             give a draft model with --draft, or start with --drafter off"
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The latest samples of one (batch, drafted).
+
+use std::time::Duration;
+
+use super::median;
+
+/// Samples kept. More than the tempo looks at: when the machine slows down the tempo must notice before the
+/// cell believes it.
+const KEPT: usize = 41;
+
+/// Age at which a sample counts half. Costs belong to the machine and move slowly.
+const HALF_LIFE_SECONDS: f64 = 60.0;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    pub(super) batch: f64,
+    pub(super) drafted: f64,
+    pub(super) context: f64,
+    pub(super) seconds: f64,
+}
+
+/// Samples and where they stand.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    samples: Vec<Sample>,
+    next: usize,
+    latest: Duration,
+}
+
+impl Cell {
+    pub(super) fn new() -> Self {
+        Self {
+            samples: Vec::with_capacity(KEPT),
+            next: 0,
+            latest: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn push(&mut self, now: Duration, sample: Sample) {
+        if self.samples.len() < KEPT {
+            self.samples.push(sample);
+        } else if let Some(oldest) = self.samples.get_mut(self.next) {
+            *oldest = sample;
+        }
+        self.next = (self.next + 1) % KEPT;
+        self.latest = now;
+    }
+
+    /// Seconds at context 0, if each token of context costs `context_slope`.
+    pub(super) fn seconds(&self, context_slope: f64) -> f64 {
+        // However long the context, a part of a step has nothing to do with it.
+        const LEAST: f64 = 0.3;
+        median(
+            self.samples
+                .iter()
+                .map(|s| (s.seconds - context_slope * s.context).max(LEAST * s.seconds)),
+        )
+    }
+
+    /// Where its samples stand on average: a cell covers up to a quarter of an octave.
+    pub(super) fn place(&self) -> (f64, f64) {
+        let count = self.samples.len().max(1) as f64;
+        let batch: f64 = self.samples.iter().map(|s| s.batch).sum();
+        let drafted: f64 = self.samples.iter().map(|s| s.drafted).sum();
+        (batch / count, drafted / count)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    pub(super) fn context(&self) -> f64 {
+        median(self.samples.iter().map(|s| s.context))
+    }
+
+    /// Samples, discounted by the age of the latest.
+    pub(super) fn evidence(&self, now: Duration) -> f64 {
+        let age = now.saturating_sub(self.latest).as_secs_f64();
+        self.samples.len() as f64 * (-age / HALF_LIFE_SECONDS).exp2()
+    }
+
+    pub(super) fn latest(&self) -> Duration {
+        self.latest
+    }
+}

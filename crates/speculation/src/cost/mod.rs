@@ -1,0 +1,216 @@
+//! What a step costs: `T(batch, drafted, context)`, learnt while it runs.
+//!
+//! A step verifies one row for each sequence and one for each drafted token, after the draft model (if it
+//! drafts) ran some passes. Both parts are learnt by a [`Surface`] of their own:
+//! `T = verify(sequences, drafted, context) + sum over passes of draft(sequences in the pass)`.
+//!
+//! A surface must give good *ratios* between depths on a machine whose steps are now and then ten times
+//! slower, with most depths hardly ever tried. In this order:
+//! 1. samples are divided by the machine's **tempo** (median of the latest steps against expectation), so
+//!    that a slow minute is not held against the depth that happened to run in it;
+//! 2. a **cell** for each (batch, drafted) keeps the latest 41 samples and answers with their median;
+//! 3. a **plane** `a + b batch + c drafted` through the medians, with `b, c >= 0`, answers where there is
+//!    no cell; growing context costs `e` for each token, from deviations within cells;
+//! 4. cells correct the plane around them, by `1 / (noise / samples + distance^2)`: on an even machine a cell
+//!    speaks for itself, on a noisy one it listens to its neighbours;
+//! 5. the result is made **monotone** in both directions (pool adjacent violators): more work never seems
+//!    cheaper.
+//!
+//! The tempo follows only clear changes, and only what cells with many samples say: an error of a young cell
+//! that is taken for a slow machine would never be corrected.
+//!
+//! Old samples lose weight (half in a minute): costs move slowly, and forgetting them fast is what makes a
+//! controller hunt.
+//!
+//! # Example
+//! ```
+//! use std::time::Duration;
+//! use forespeak_speculation::{Costs, StepShape};
+//!
+//! let mut costs = Costs::default();
+//! for step in 0..90u64 {
+//!     let drafted = [0, 2, 4][step as usize % 3];
+//!     let outlier = if step % 17 == 0 { 10.0 } else { 1.0 };
+//!     let shape = StepShape { sequences: 1, drafted, ..StepShape::default() };
+//!     let took = Duration::from_secs_f64((0.020 + 0.001 * drafted as f64) * outlier);
+//!     costs.observe_verify(Duration::from_millis(20 * step), &shape, took);
+//! }
+//! let of = |drafted| costs.verify(&StepShape { sequences: 1, drafted, ..StepShape::default() });
+//! assert!((of(4) / of(0) - 1.2).abs() < 0.03);
+//! assert!((of(3) / of(0) - 1.15).abs() < 0.04); // never seen
+//! ```
+
+mod cell;
+mod plane;
+mod surface;
+mod table;
+
+use std::time::Duration;
+
+use surface::{Prior, Surface};
+
+/// What one step works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepShape {
+    /// Sequences that decode.
+    pub sequences: usize,
+    /// Drafted tokens over all of them: rows to verify besides one for each sequence.
+    pub drafted: usize,
+    /// Tokens in the caches of all of them.
+    pub context: usize,
+    /// Rows of prompts that are read in the same step.
+    pub prefill_rows: usize,
+}
+
+/// Costs of verifying and of drafting, in seconds.
+#[derive(Debug, Clone)]
+pub struct Costs {
+    verify: Surface,
+    draft: Surface,
+    draft_ratio: f64,
+    prefill_row: RunningMedian,
+}
+
+/// A pass of the draft model against a step of the target, until it is measured.
+pub const DEFAULT_DRAFT_RATIO: f64 = 0.15;
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self::new(DEFAULT_DRAFT_RATIO)
+    }
+}
+
+impl Costs {
+    /// `draft_ratio`: the guess for a pass of the draft model against a step of the target, e.g. the ratio of
+    /// their bytes.
+    pub fn new(draft_ratio: f64) -> Self {
+        Self {
+            verify: Surface::new(Prior {
+                batch_slope: 0.08,
+                drafted_slope: 0.08,
+            }),
+            draft: Surface::new(Prior {
+                batch_slope: 0.08,
+                drafted_slope: 0.0,
+            }),
+            draft_ratio,
+            prefill_row: RunningMedian::default(),
+        }
+    }
+
+    /// Learns what the target's part of a step took.
+    pub fn observe_verify(&mut self, now: Duration, shape: &StepShape, took: Duration) {
+        let took = took.as_secs_f64();
+        if shape.sequences == 0 || took <= 0.0 {
+            return;
+        }
+        if shape.prefill_rows > 0 {
+            // Rows of prompts drown the difference that drafts make: only their own cost is learnt.
+            let decoding = self.verify_decoding(shape);
+            let row = (took - decoding).max(0.0) / shape.prefill_rows as f64;
+            self.prefill_row.push(row);
+            return;
+        }
+        self.verify
+            .observe(now, shape.sequences, shape.drafted, shape.context, took);
+    }
+
+    /// Learns what the draft model took for `passes` passes that drafted `drafted` tokens in all, for sequences
+    /// of `context` tokens on average.
+    pub fn observe_draft(
+        &mut self,
+        now: Duration,
+        passes: usize,
+        drafted: usize,
+        context: usize,
+        took: Duration,
+    ) {
+        let took = took.as_secs_f64();
+        if passes == 0 || drafted == 0 || took <= 0.0 {
+            return;
+        }
+        let sequences = drafted.div_ceil(passes);
+        self.draft
+            .observe(now, sequences, 0, sequences * context, took / passes as f64);
+    }
+
+    /// Seconds for the target's part of a step.
+    pub fn verify(&self, shape: &StepShape) -> f64 {
+        self.verify_decoding(shape) + shape.prefill_rows as f64 * self.prefill_row.median()
+    }
+
+    /// Seconds for one pass of the draft model over `sequences` sequences.
+    pub fn draft_pass(&self, sequences: usize, context: usize) -> f64 {
+        if sequences == 0 {
+            return 0.0;
+        }
+        if self.draft.is_empty() {
+            let shape = StepShape {
+                sequences,
+                context,
+                ..StepShape::default()
+            };
+            return self.draft_ratio * self.verify_decoding(&shape);
+        }
+        self.draft.at(sequences, 0, context)
+    }
+
+    /// Samples behind [`Costs::verify`] at this very batch and number of drafted tokens, over those it takes
+    /// on so noisy a machine: from 1 on it can be relied on.
+    pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
+        self.verify.evidence(now, shape.sequences, shape.drafted)
+    }
+
+    /// Seconds for the target at each number of drafted tokens from 0 to `most`.
+    pub(crate) fn verify_curve(&self, shape: &StepShape, most: usize) -> Vec<f64> {
+        let prefill = shape.prefill_rows as f64 * self.prefill_row.median();
+        (0..=most)
+            .map(|drafted| self.verify.at(shape.sequences, drafted, shape.context) + prefill)
+            .collect()
+    }
+
+    fn verify_decoding(&self, shape: &StepShape) -> f64 {
+        self.verify
+            .at(shape.sequences, shape.drafted, shape.context)
+    }
+}
+
+/// Median of the latest samples.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunningMedian {
+    latest: Vec<f64>,
+    next: usize,
+}
+
+/// Samples a median is taken of: seven outliers among them change nothing.
+pub(crate) const MEDIAN_OF: usize = 15;
+
+impl RunningMedian {
+    pub(crate) fn push(&mut self, sample: f64) {
+        if self.latest.len() < MEDIAN_OF {
+            self.latest.push(sample);
+        } else if let Some(oldest) = self.latest.get_mut(self.next) {
+            *oldest = sample;
+        }
+        self.next = (self.next + 1) % MEDIAN_OF;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.latest.len() == MEDIAN_OF
+    }
+
+    /// 0 when there is none.
+    pub(crate) fn median(&self) -> f64 {
+        median(self.latest.iter().copied())
+    }
+}
+
+/// The lower median: an even number of samples, one of them an outlier, must not answer with it.
+pub(crate) fn median(samples: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = samples.collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted
+        .get(sorted.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(0.0)
+}

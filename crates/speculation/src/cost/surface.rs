@@ -1,0 +1,414 @@
+//! Cells, plane, tempo and table put together: one cost over (batch, drafted, context).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::cell::{Cell, Sample};
+pub(super) use super::plane::Prior;
+use super::plane::{Plane, Point};
+use super::table::Table;
+use super::{MEDIAN_OF, RunningMedian};
+
+/// Cells kept. A server sees a few batch sizes at a time, each with a dozen numbers of drafted tokens; the
+/// longest unused goes when there are more.
+const MAX_CELLS: usize = 128;
+
+/// Samples after which the table is made anew. It costs tens of microseconds.
+const REFRESH_EVERY: usize = 8;
+
+/// A cell must hold so many samples before its deviations speak for the machine's tempo: the error of a young
+/// cell, taken for a change of tempo, would never be corrected.
+const TRUSTED: f64 = 20.0;
+
+/// Samples before any of them can be called an outlier.
+const FIRST_SAMPLES: usize = 4;
+
+/// A sample further off than this factor is taken for the factor: it may be real, but not at once.
+const OUTLIER: f64 = 3.0;
+
+/// Distances are counted in these: half an octave of batch, a quarter of one of rows.
+const BATCH_SCALE: f64 = 0.5;
+const ROWS_SCALE: f64 = 0.25;
+
+/// How far costs are from the plane, in the same distances.
+const PLANE_DISTANCE: f64 = 1.5;
+
+/// Relative difference of costs that a distance of 1 stands for.
+const DIFFERENCE: f64 = 0.08;
+
+/// Deviation of a median of `n` samples: this, times their mean distance, over the root of `n`.
+const MEDIAN_DEVIATION: f64 = 1.25 * 1.25;
+
+/// Unevenness before it is known, how fast it is learnt, and what counts at most: an outlier is one sample.
+const FIRST_SPREAD: f64 = 0.1;
+const SPREAD_RATE: f64 = 0.02;
+const LARGEST_DISTANCE: f64 = 0.5;
+
+/// Relative deviation at which a median counts as known.
+const KNOWN_WITHIN: f64 = 0.06;
+
+/// Noise of a machine that seems to have none: the first sample may still be an outlier.
+const LEAST_NOISE: f64 = 2.0;
+
+/// Bounds of the samples that takes.
+const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
+
+/// The tempo follows only what is off by more than this factor, and more than the samples' own spread. If it
+/// followed every tremor, cells visited at different times would drift apart.
+const TEMPO_MARGIN: f64 = 1.06;
+const TEMPO_SPREADS: f64 = 2.5;
+
+/// Learns and answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Surface {
+    prior: Prior,
+    cells: BTreeMap<(usize, usize), Cell>,
+    tempo: f64,
+    /// Latest samples over what their cells expected at tempo 1.
+    beats: RunningMedian,
+    /// Mean distance of those from the tempo, in logarithms: how uneven the machine is.
+    spread: f64,
+    /// Samples until a new tempo is settled; they teach no cell.
+    unsettled: usize,
+    context: ContextSlope,
+    plane: Plane,
+    table: Table,
+    samples: usize,
+}
+
+/// Decayed regression of deviations within cells on deviations of context.
+#[derive(Debug, Clone, Copy, Default)]
+struct ContextSlope {
+    together: f64,
+    squares: f64,
+}
+
+impl ContextSlope {
+    const KEEP: f64 = 0.998;
+    /// Squares of deviations, in tokens, that must be exceeded before a slope is believed: jitter over a few
+    /// dozen tokens of difference says nothing.
+    const DOUBT: f64 = 3e6;
+
+    fn push(&mut self, seconds: f64, context: f64) {
+        self.together = self.together * Self::KEEP + seconds * context;
+        self.squares = self.squares * Self::KEEP + context * context;
+    }
+
+    /// Seconds for each token of context.
+    fn value(&self) -> f64 {
+        (self.together / (self.squares + Self::DOUBT)).max(0.0)
+    }
+}
+
+impl Surface {
+    pub(super) fn new(prior: Prior) -> Self {
+        Self {
+            prior,
+            cells: BTreeMap::new(),
+            tempo: 1.0,
+            beats: RunningMedian::default(),
+            spread: FIRST_SPREAD,
+            unsettled: 0,
+            context: ContextSlope::default(),
+            plane: Plane::unit(prior),
+            table: Table::default(),
+            samples: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Learns one sample.
+    pub(super) fn observe(
+        &mut self,
+        now: Duration,
+        batch: usize,
+        drafted: usize,
+        context: usize,
+        seconds: f64,
+    ) {
+        let (batch, drafted) = (batch.max(1), drafted);
+        let tempo = self.tempo;
+        let slope = self.context.value();
+        let key = (bucket(batch), bucket(drafted));
+        let context = context as f64;
+        let mut sample = seconds / tempo;
+        if self.samples > FIRST_SAMPLES {
+            let expected = self.still(batch, drafted) + slope * context;
+            sample = sample.clamp(expected / OUTLIER, expected * OUTLIER);
+        }
+        if !self.cells.contains_key(&key) {
+            self.make_room();
+        }
+        let cell = self.cells.entry(key).or_insert_with(Cell::new);
+        if cell.evidence(now) >= TRUSTED {
+            let usual = cell.seconds(slope);
+            let beat = (seconds - slope * context * tempo).max(f64::MIN_POSITIVE) / usual;
+            self.beats.push(beat);
+            // Slow, so that a change of tempo is not taken for noise before it is noticed.
+            let distance = (beat / tempo).ln().abs().min(LARGEST_DISTANCE);
+            self.spread += SPREAD_RATE * (distance - self.spread);
+            let deviation = (sample - slope * context - usual).clamp(-0.5 * usual, 0.5 * usual);
+            let off = context - cell.context();
+            self.context.push(deviation + slope * off, off);
+        }
+        if self.unsettled == 0 {
+            let sample = Sample {
+                batch: batch as f64,
+                drafted: drafted as f64,
+                context,
+                seconds: sample,
+            };
+            cell.push(now, sample);
+        }
+        self.follow_tempo();
+        self.samples += 1;
+        if self.samples <= REFRESH_EVERY
+            || self.samples.is_multiple_of(REFRESH_EVERY)
+            || !self.table.covers(batch, drafted)
+        {
+            self.refresh(now);
+        }
+    }
+
+    /// Seconds at the present tempo.
+    pub(super) fn at(&self, batch: usize, drafted: usize, context: usize) -> f64 {
+        let context = self.context.value() * context as f64;
+        (self.still(batch.max(1), drafted) + context) * self.tempo
+    }
+
+    /// Samples at this very place, discounted by age, over those it takes to know a cost.
+    pub(super) fn evidence(&self, now: Duration, batch: usize, drafted: usize) -> f64 {
+        let (least, most) = KNOWN_FROM;
+        let deviation = MEDIAN_DEVIATION * self.spread / KNOWN_WITHIN;
+        let needed = (deviation * deviation).clamp(least, most);
+        self.cells
+            .get(&(bucket(batch.max(1)), bucket(drafted)))
+            .map_or(0.0, |cell| cell.evidence(now) / needed)
+    }
+
+    /// Seconds at tempo 1 and context 0.
+    fn still(&self, batch: usize, drafted: usize) -> f64 {
+        if self.table.covers(batch, drafted) {
+            self.table.at(batch, drafted)
+        } else {
+            self.plane.at(batch as f64, drafted as f64)
+        }
+    }
+
+    fn follow_tempo(&mut self) {
+        let beat = self.beats.median();
+        let off = (beat / self.tempo).max(self.tempo / beat.max(f64::MIN_POSITIVE));
+        let margin = TEMPO_MARGIN.max((TEMPO_SPREADS * self.spread).exp());
+        if self.beats.is_full() && off > margin {
+            // Half of the latest samples are still of the old tempo.
+            self.unsettled = MEDIAN_OF + 1;
+        }
+        if self.unsettled > 0 {
+            self.tempo = beat;
+            self.unsettled -= 1;
+        }
+    }
+
+    fn refresh(&mut self, now: Duration) {
+        let slope = self.context.value();
+        let points: Vec<Point> = self
+            .cells
+            .values()
+            .filter(|cell| !cell.is_empty())
+            .map(|cell| {
+                let (batch, drafted) = cell.place();
+                Point {
+                    batch,
+                    drafted,
+                    seconds: cell.seconds(slope).max(f64::MIN_POSITIVE),
+                    weight: cell.evidence(now),
+                }
+            })
+            .collect();
+        self.plane = Plane::fit(&points, self.prior);
+        let plane = self.plane;
+        // The batches that were seen, and one above: in between is interpolated.
+        let mut batches: Vec<usize> = self.cells.keys().map(|&(batch, _)| batch).collect();
+        batches.extend([1, 2 * batches.last().copied().unwrap_or(1)]);
+        batches.sort_unstable();
+        batches.dedup();
+        let deepest = self.cells.keys().map(|&(_, drafted)| drafted).max();
+        let drafted = grid(0, 2 * deepest.unwrap_or(0) + 1);
+        let deviation = MEDIAN_DEVIATION * self.spread / DIFFERENCE;
+        let noise = (deviation * deviation).max(LEAST_NOISE);
+        self.table = Table::new(batches, drafted, |b, d| {
+            corrected(&plane, &points, noise, b, d)
+        });
+    }
+
+    fn make_room(&mut self) {
+        if self.cells.len() < MAX_CELLS {
+            return;
+        }
+        let oldest = self.cells.iter().min_by_key(|(_, cell)| cell.latest());
+        if let Some(key) = oldest.map(|(&key, _)| key) {
+            self.cells.remove(&key);
+        }
+    }
+}
+
+/// The plane times what the cells around say about it, and the evidence for that.
+fn corrected(
+    plane: &Plane,
+    points: &[Point],
+    noise: f64,
+    batch: usize,
+    drafted: usize,
+) -> (f64, f64) {
+    let (b, d) = (batch as f64, drafted as f64);
+    let base = plane.at(b, d).max(f64::MIN_POSITIVE);
+    let (mut sum, mut weight) = (0.0, 1.0 / (PLANE_DISTANCE * PLANE_DISTANCE));
+    for point in points {
+        let across = (point.batch / b).log2() / BATCH_SCALE;
+        let along = ((point.batch + point.drafted) / (b + d)).log2() / ROWS_SCALE;
+        let samples = point.weight.max(f64::MIN_POSITIVE);
+        let counts = 1.0 / (noise / samples + across * across + along * along);
+        let there = plane.at(point.batch, point.drafted).max(f64::MIN_POSITIVE);
+        sum += counts * (point.seconds / there).ln();
+        weight += counts;
+    }
+    (base * (sum / weight).exp(), weight)
+}
+
+/// Exact up to 8, then four to an octave.
+fn bucket(x: usize) -> usize {
+    if x <= 8 {
+        return x;
+    }
+    let step = 1usize << (x.ilog2() - 2);
+    x.div_ceil(step) * step
+}
+
+/// The buckets from `first` to at least `last`.
+fn grid(first: usize, last: usize) -> Vec<usize> {
+    let mut grid = vec![bucket(first)];
+    let mut at = bucket(first);
+    while at < last {
+        at = bucket(at + 1);
+        grid.push(at);
+    }
+    grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::Noise;
+
+    const PRIOR: Prior = Prior {
+        batch_slope: 0.1,
+        drafted_slope: 0.1,
+    };
+
+    fn truth(batch: usize, drafted: usize) -> f64 {
+        // Rows are free up to four, then cost; sequences cost a little each.
+        let rows = (batch + drafted) as f64;
+        0.010 + 0.0008 * (rows - 4.0).max(0.0) + 0.0002 * batch as f64
+    }
+
+    fn learn(surface: &mut Surface, noise: &mut Noise, steps: usize, depths: &[usize], slow: f64) {
+        for step in 0..steps {
+            let batch = [1, 4, 8][step / 20 % 3];
+            let drafted = batch * depths[(noise.uniform() * depths.len() as f64) as usize];
+            let mut seconds = truth(batch, drafted) * slow * (0.1 * noise.normal()).exp();
+            if noise.uniform() < 0.03 {
+                seconds *= 10.0;
+            }
+            let now = Duration::from_millis(20 * step as u64);
+            surface.observe(now, batch, drafted, 0, seconds);
+        }
+    }
+
+    #[test]
+    fn noisy_steps_with_outliers_give_good_ratios() {
+        let mut surface = Surface::new(PRIOR);
+        learn(&mut surface, &mut Noise::new(1), 1_500, &[0, 1, 2, 4], 1.0);
+        for batch in [1, 4, 8] {
+            for depth in 1..=5 {
+                let drafted = depth * batch;
+                let found = surface.at(batch, drafted, 0) / surface.at(batch, 0, 0);
+                let true_ratio = truth(batch, drafted) / truth(batch, 0);
+                assert!(
+                    (found / true_ratio - 1.0).abs() < 0.12,
+                    "batch {batch}, depth {depth}: {found} for {true_ratio}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_minute_changes_times_and_not_ratios() {
+        let mut surface = Surface::new(PRIOR);
+        let mut noise = Noise::new(2);
+        learn(&mut surface, &mut noise, 1_200, &[0, 2, 4], 1.0);
+        let before = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+        // Only depth 2 runs while everything takes twice as long.
+        for step in 0..200 {
+            let seconds = 2.0 * truth(4, 8) * (0.1 * noise.normal()).exp();
+            surface.observe(Duration::from_millis(24_000 + 20 * step), 4, 8, 0, seconds);
+        }
+        let after = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+        assert!((surface.at(4, 8, 0) / truth(4, 8) - 2.0).abs() < 0.25);
+        assert!(
+            (after / before - 1.0).abs() < 0.1,
+            "{before} became {after}"
+        );
+    }
+
+    #[test]
+    fn a_growing_context_is_not_blamed_on_the_depth() {
+        let mut surface = Surface::new(PRIOR);
+        let mut noise = Noise::new(9);
+        let seconds = |drafted: usize, context: usize| {
+            0.010 + 0.0005 * drafted as f64 + 2e-6 * context as f64
+        };
+        for step in 0..3_000usize {
+            let drafted = [0, 4][step % 2];
+            let context = (step * 7) % 6_000;
+            let took = seconds(drafted, context) * (0.05 * noise.normal()).exp();
+            surface.observe(
+                Duration::from_millis(10 * step as u64),
+                1,
+                drafted,
+                context,
+                took,
+            );
+        }
+        for (drafted, context) in [(0, 500), (4, 500), (0, 5_500), (4, 5_500)] {
+            let found = surface.at(1, drafted, context);
+            let exact = seconds(drafted, context);
+            assert!(
+                (found / exact - 1.0).abs() < 0.15,
+                "{drafted} {context}: {found} for {exact}"
+            );
+        }
+    }
+
+    #[test]
+    fn cells_are_bounded_and_nothing_measured_is_still_answered() {
+        let mut surface = Surface::new(PRIOR);
+        assert!(surface.at(3, 7, 100) > surface.at(3, 0, 100));
+        for step in 0..2_000usize {
+            let now = Duration::from_millis(step as u64);
+            surface.observe(now, 1 + step % 100, step % 64, 10, 0.01);
+        }
+        assert!(surface.cells.len() <= MAX_CELLS);
+    }
+
+    #[test]
+    fn buckets_are_ordered_and_fine_enough() {
+        for x in 1..2_000usize {
+            assert!(bucket(x) >= x && bucket(x) as f64 <= x as f64 * 1.26, "{x}");
+            assert!(bucket(x) <= bucket(x + 1));
+            assert_eq!(bucket(bucket(x)), bucket(x));
+        }
+    }
+}

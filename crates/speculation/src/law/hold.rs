@@ -1,0 +1,155 @@
+//! Keeping depths until a change is clearly worth it.
+//!
+//! Estimates tremble, and a depth that follows every tremor pays for it twice: each change makes the next
+//! estimates worse. So a depth, once taken, stays for a while, and leaves only for one that is better by a
+//! margin. The margin is asked of every sequence that wants to change, against its own share of the tokens,
+//! and of all of them together: a batch changes a shared cost only together. Only depths that are expected to
+//! be slower than no speculation at all are left without a margin. Who is new starts from no draft, and needs
+//! the margin too: when in doubt, nothing is drafted.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::allocate::{Allocation, Arm, StepCosts};
+use crate::source::{SOURCES, Source};
+
+/// Least relative gain for which a depth changes.
+const MARGIN: f64 = 0.05;
+
+/// Least time between two changes of a sequence's depth.
+const DWELL: Duration = Duration::from_millis(250);
+
+/// Sequences remembered; beyond it all are forgotten and simply take the best depth anew.
+const MAX_SEQUENCES: usize = 4_096;
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    depth: usize,
+    since: Duration,
+}
+
+/// Depths in force, by sequence and source.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hold {
+    held: HashMap<u64, [Option<Held>; SOURCES]>,
+}
+
+impl Hold {
+    /// The depths to use: those of `best` where it is time and worth it, else those held.
+    pub(super) fn settle(
+        &mut self,
+        now: Duration,
+        who: &[(u64, Source)],
+        arms: &[Arm],
+        costs: &StepCosts,
+        best: &Allocation,
+    ) -> Vec<usize> {
+        let mut kept = best.depths.clone();
+        let mut movers = Vec::new();
+        for (index, (&(id, source), arm)) in who.iter().zip(arms).enumerate() {
+            let held = self.of(id, source);
+            let depth = held.map_or(0, |held| held.depth).min(arm.limit);
+            let Some(place) = kept.get_mut(index) else {
+                continue;
+            };
+            let wanted = std::mem::replace(place, depth);
+            let rested = held.is_none_or(|held| now.saturating_sub(held.since) >= DWELL);
+            if wanted != depth && rested && stays_behind(index, depth, arms, costs, best) {
+                movers.push((index, wanted));
+            }
+        }
+        trim(&mut kept, costs.most());
+        let moved = self.moved_if_worth_it(&kept, &movers, arms, costs);
+        let depths = moved.unwrap_or(kept);
+        for ((&(id, source), arm), &depth) in who.iter().zip(arms).zip(&depths) {
+            self.keep(now, id, source, arm, depth);
+        }
+        depths
+    }
+
+    pub(super) fn forget(&mut self, id: u64) {
+        self.held.remove(&id);
+    }
+
+    fn moved_if_worth_it(
+        &self,
+        kept: &[usize],
+        movers: &[(usize, usize)],
+        arms: &[Arm],
+        costs: &StepCosts,
+    ) -> Option<Vec<usize>> {
+        let mut depths = kept.to_vec();
+        let (mut theirs, mut all) = (0.0, 0.0);
+        for (arm, &depth) in arms.iter().zip(kept) {
+            all += arm.tokens(depth);
+        }
+        for &(index, wanted) in movers {
+            if let (Some(depth), Some(arm)) = (depths.get_mut(index), arms.get(index)) {
+                theirs += arm.tokens(*depth);
+                *depth = wanted;
+            }
+        }
+        trim(&mut depths, costs.most());
+        let before = costs.goodput(arms, kept);
+        let gain = costs.goodput(arms, &depths) / before - 1.0;
+        let margin = if costs.speedup(arms, kept) < 1.0 {
+            0.0
+        } else {
+            MARGIN
+        };
+        (theirs > 0.0 && gain * all / theirs > margin).then_some(depths)
+    }
+
+    fn of(&self, id: u64, source: Source) -> Option<Held> {
+        self.held
+            .get(&id)
+            .and_then(|held| held.get(source.index()))
+            .copied()
+            .flatten()
+    }
+
+    fn keep(&mut self, now: Duration, id: u64, source: Source, arm: &Arm, depth: usize) {
+        if self.held.len() >= MAX_SEQUENCES && !self.held.contains_key(&id) {
+            self.held.clear();
+        }
+        let held = self.held.entry(id).or_default();
+        let Some(place) = held.get_mut(source.index()) else {
+            return;
+        };
+        // A draft that is cut short by its own length does not change what is held.
+        let cut = place.is_some_and(|held| held.depth > depth && depth == arm.limit);
+        if !cut && place.is_none_or(|held| held.depth != depth) {
+            *place = Some(Held { depth, since: now });
+        }
+    }
+}
+
+/// Whether the best plan loses more than the margin of a sequence's share if that one stays as it is.
+fn stays_behind(
+    index: usize,
+    depth: usize,
+    arms: &[Arm],
+    costs: &StepCosts,
+    best: &Allocation,
+) -> bool {
+    let mut depths = best.depths.clone();
+    let (Some(place), Some(arm)) = (depths.get_mut(index), arms.get(index)) else {
+        return false;
+    };
+    *place = depth;
+    let loss = best.goodput / costs.goodput(arms, &depths) - 1.0;
+    let all = super::allocate::tokens(arms, &depths);
+    loss * all / arm.tokens(depth) >= MARGIN
+}
+
+/// Cuts the deepest drafts until they fit the budget of rows.
+fn trim(depths: &mut [usize], most: usize) {
+    let mut rows: usize = depths.iter().sum();
+    while rows > most {
+        let Some(deepest) = depths.iter_mut().max() else {
+            return;
+        };
+        *deepest -= 1;
+        rows -= 1;
+    }
+}

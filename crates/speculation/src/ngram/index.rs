@@ -1,0 +1,261 @@
+//! The index over one text.
+
+use super::{Found, MAX_MATCH, MIN_MATCH, Success};
+use crate::random::mix;
+
+/// Stands between texts in one index; no vocabulary has it.
+const BREAK: u32 = u32::MAX;
+
+/// No place. Places are counted from 1, so that tables can start as zeros.
+const NOWHERE: u32 = 0;
+
+/// Places of a chain that are looked at. Enough to get past common pairs, few enough to cost nothing.
+const MAX_PLACES: usize = 24;
+
+/// Smallest table of heads.
+const MIN_HEADS: usize = 256;
+
+/// Tokens, and where each pair of them stood.
+#[derive(Debug, Clone, Default)]
+pub struct SuffixIndex {
+    tokens: Vec<u32>,
+    /// By hash of a pair: the latest place right behind it.
+    heads: Vec<u32>,
+    /// By place: the one before it whose pair has the same hash.
+    earlier: Vec<u32>,
+    /// The place that the last lookup pointed at, kept in step with the text while they agree.
+    following: u32,
+    /// The token that the last lookup expected first.
+    expected: Option<u32>,
+    success: Success,
+}
+
+impl SuffixIndex {
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Adds tokens at the end: the prompt, then whatever was emitted.
+    pub fn extend(&mut self, tokens: &[u32]) {
+        self.tokens.reserve(tokens.len());
+        for &token in tokens {
+            self.push(token);
+        }
+    }
+
+    /// Ends a text: no match reaches across.
+    pub(super) fn end_text(&mut self) {
+        self.push(BREAK);
+    }
+
+    /// What followed the last time, at most `most` tokens.
+    pub fn propose(&mut self, most: usize) -> Option<Found> {
+        let (place, matched) = self.longest(&self.tokens, true)?;
+        let tokens = self.after(place, most);
+        self.following = place;
+        self.expected = tokens.first().copied();
+        let confidence = self.success.confidence(matched);
+        (!tokens.is_empty()).then_some(Found {
+            tokens,
+            matched,
+            confidence,
+        })
+    }
+
+    /// The same for another text that ends with `context`.
+    pub(super) fn propose_for(&self, context: &[u32], most: usize) -> Option<Found> {
+        let (place, matched) = self.longest(context, false)?;
+        let tokens = self.after(place, most);
+        let confidence = self.success.confidence(matched);
+        (!tokens.is_empty()).then_some(Found {
+            tokens,
+            matched,
+            confidence,
+        })
+    }
+
+    fn push(&mut self, token: u32) {
+        if let Some(expected) = self.expected.take() {
+            self.success.push(expected == token);
+        }
+        if self.following != NOWHERE {
+            let agrees = self.tokens.get(self.following as usize) == Some(&token);
+            self.following = if agrees { self.following + 1 } else { NOWHERE };
+        }
+        self.tokens.push(token);
+        if self.tokens.len() > self.heads.len() {
+            self.grow();
+        } else {
+            self.enter(self.tokens.len());
+        }
+    }
+
+    /// Enters the place behind the first `place` tokens.
+    fn enter(&mut self, place: usize) {
+        let slot = pair_before(&self.tokens, place).and_then(|pair| self.slot(pair));
+        let before = match slot.and_then(|slot| self.heads.get_mut(slot)) {
+            Some(head) => std::mem::replace(head, u32::try_from(place).unwrap_or(NOWHERE)),
+            None => NOWHERE,
+        };
+        self.earlier.push(before);
+    }
+
+    /// Doubles the table of heads and enters everything anew: O(1) a token over time.
+    fn grow(&mut self) {
+        let heads = (2 * self.heads.len()).max(MIN_HEADS);
+        self.heads = vec![NOWHERE; heads];
+        self.earlier.clear();
+        self.earlier.push(NOWHERE);
+        for place in 1..=self.tokens.len() {
+            self.enter(place);
+        }
+    }
+
+    fn slot(&self, (a, b): (u32, u32)) -> Option<usize> {
+        let hash = mix((u64::from(a) << 32 | u64::from(b)).wrapping_add(0x9e37_79b9_7f4a_7c15));
+        (!self.heads.is_empty()).then(|| (hash as usize) & (self.heads.len() - 1))
+    }
+
+    /// The place of the longest agreement with the end of `context`, and its length.
+    fn longest(&self, context: &[u32], own: bool) -> Option<(u32, usize)> {
+        let end = context.len();
+        let mut best: Option<(u32, usize)> = None;
+        let mut consider = |place: u32| {
+            // Its own end agrees with itself, and proposes nothing.
+            if place == NOWHERE || (own && place as usize >= end) {
+                return;
+            }
+            let matched = self.agreement(context, place as usize);
+            if matched >= MIN_MATCH && best.is_none_or(|(_, length)| matched > length) {
+                best = Some((place, matched));
+            }
+        };
+        if own {
+            consider(self.following);
+        }
+        let pair = pair_before(context, end)?;
+        let mut place = self
+            .slot(pair)
+            .and_then(|slot| self.heads.get(slot))
+            .copied()
+            .unwrap_or(NOWHERE);
+        for _ in 0..MAX_PLACES {
+            if place == NOWHERE {
+                break;
+            }
+            consider(place);
+            place = self.earlier.get(place as usize).copied().unwrap_or(NOWHERE);
+        }
+        best
+    }
+
+    fn agreement(&self, context: &[u32], place: usize) -> usize {
+        let here = self.tokens.get(..place).unwrap_or_default();
+        here.iter()
+            .rev()
+            .zip(context.iter().rev())
+            .take(MAX_MATCH)
+            .take_while(|(a, b)| a == b && **a != BREAK)
+            .count()
+    }
+
+    fn after(&self, place: u32, most: usize) -> Vec<u32> {
+        let tokens = self.tokens.get(place as usize..).unwrap_or_default();
+        tokens
+            .iter()
+            .copied()
+            .take(most)
+            .take_while(|&token| token != BREAK)
+            .collect()
+    }
+}
+
+fn pair_before(tokens: &[u32], place: usize) -> Option<(u32, u32)> {
+    let a = *tokens.get(place.checked_sub(2)?)?;
+    let b = *tokens.get(place - 1)?;
+    (a != BREAK && b != BREAK).then_some((a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_followed_through_pairs_that_are_everywhere() {
+        // One pair fills the text; only the place that was followed knows where the copy stands.
+        let mut document: Vec<u32> = Vec::new();
+        for i in 0..200u32 {
+            document.extend([1, 2, 1_000 + i, 1, 2, 1, 2]);
+        }
+        let mut index = SuffixIndex::default();
+        index.extend(&document);
+        index.extend(&[9, 9]);
+        index.extend(&document[..8]);
+        let mut right = 0;
+        for &token in &document[8..200] {
+            let found = index.propose(4).unwrap();
+            right += usize::from(found.tokens[0] == token);
+            index.extend(&[token]);
+        }
+        assert!(right >= 188, "{right} of 192");
+        assert!(index.propose(1).unwrap().confidence > 0.9);
+    }
+
+    #[test]
+    fn lookups_that_fail_lose_confidence() {
+        let mut index = SuffixIndex::default();
+        index.extend(&[1, 2, 3]);
+        let mut last = 1.0;
+        for wrong in 100..120 {
+            index.extend(&[1, 2]);
+            let found = index.propose(2).unwrap();
+            assert!(found.confidence < last);
+            last = found.confidence;
+            index.extend(&[wrong]);
+        }
+        assert!(last < 0.2, "{last}");
+    }
+
+    #[test]
+    fn nothing_is_found_in_texts_without_repetition() {
+        let mut index = SuffixIndex::default();
+        assert!(index.propose(4).is_none());
+        index.extend(&(0..5_000).collect::<Vec<_>>());
+        assert!(index.propose(4).is_none());
+        assert_eq!(index.len(), 5_000);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_did_follow_an_equal_end(
+            text in prop::collection::vec(0u32..4, 0..600),
+            most in 1usize..9,
+        ) {
+            let mut index = SuffixIndex::default();
+            for (at, &token) in text.iter().enumerate() {
+                index.extend(&[token]);
+                let text = &text[..=at];
+                let Some(found) = index.propose(most) else {
+                    let pair = text.len().checked_sub(2).map(|start| &text[start..]);
+                    let seen = pair.is_some_and(|pair| {
+                        text[..text.len() - 1].windows(2).any(|w| w == pair)
+                    });
+                    prop_assert!(!seen);
+                    continue;
+                };
+                prop_assert!(!found.tokens.is_empty() && found.tokens.len() <= most);
+                let tail = &text[text.len() - found.matched..];
+                let whole: Vec<u32> = tail.iter().chain(&found.tokens).copied().collect();
+                prop_assert!(text.windows(whole.len()).any(|w| w == whole));
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Drafts without a model: what followed the last time the text read like this.
+//!
+//! Summaries, edits, code and answers about a given text repeat long stretches of it. A [`SuffixIndex`] over
+//! one sequence finds where its latest tokens stood before and proposes what followed; a [`TenantPool`] does
+//! the same over what other sequences of the same tenant said.
+//!
+//! The index is the match finder of LZ77: for every pair of tokens the latest place where it ended, and for
+//! every place the one before it with the same pair. A lookup walks a bounded part of that chain, measures
+//! how far back each place agrees with the present end, and takes the longest agreement, the latest of
+//! equals. While a copy goes on, the place where the last lookup was found is tried first: it is the right
+//! one even if its pairs are too common to be found again. Adding a token is O(1), 12 bytes a token.
+//!
+//! # Example
+//! ```
+//! use forespeak_speculation::ngram::SuffixIndex;
+//!
+//! let mut index = SuffixIndex::default();
+//! index.extend(&[10, 11, 12, 13, 14, 50, 10, 11, 12]);
+//! let found = index.propose(3).unwrap();
+//! assert_eq!(found.tokens, [13, 14, 50]);
+//! assert_eq!(found.matched, 3);
+//! ```
+
+mod index;
+mod pool;
+
+pub use index::SuffixIndex;
+pub use pool::TenantPool;
+
+use crate::source::Strength;
+use crate::step::Lookup;
+
+/// Fewest agreeing tokens of a lookup. One token agrees by chance nearly everywhere.
+pub const MIN_MATCH: usize = 2;
+
+/// Agreement is measured up to here; more says nothing more.
+pub const MAX_MATCH: usize = 32;
+
+/// A draft that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// What followed then.
+    pub tokens: Vec<u32>,
+    /// How many tokens before it agree, from [`MIN_MATCH`] to [`MAX_MATCH`].
+    pub matched: usize,
+    /// Chance that its first token is accepted, from the agreement and from how earlier lookups in the same
+    /// text did.
+    pub confidence: f64,
+}
+
+impl Found {
+    /// What planning needs to know of it.
+    pub fn lookup(&self) -> Lookup {
+        Lookup {
+            length: self.tokens.len(),
+            strength: Strength::of_match(self.matched),
+        }
+    }
+}
+
+/// Successes of lookups, decayed, and what to expect of one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Success {
+    tries: f64,
+    hits: f64,
+}
+
+impl Success {
+    /// Lookups after which half of the record is replaced.
+    const HALF_LIFE: f64 = 16.0;
+    /// Lookups' worth of trust in what the agreement alone says.
+    const PRIOR: f64 = 4.0;
+
+    /// Counts a lookup by whether its first token was accepted.
+    fn push(&mut self, hit: bool) {
+        let keep = (-1.0 / Self::HALF_LIFE).exp2();
+        self.tries = self.tries * keep + 1.0;
+        self.hits = self.hits * keep + f64::from(u8::from(hit));
+    }
+
+    fn confidence(&self, matched: usize) -> f64 {
+        let by_match = 1.0 - 0.65 * 0.75f64.powi(matched.saturating_sub(MIN_MATCH) as i32);
+        (self.hits + Self::PRIOR * by_match) / (self.tries + Self::PRIOR)
+    }
+}

@@ -1,0 +1,125 @@
+//! Where drafts come from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::ParseError;
+
+/// A kind of draft whose acceptance is counted on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// The draft model.
+    Model,
+    /// A lookup in earlier tokens, by how well it matched.
+    Ngram(Strength),
+}
+
+/// How much of the text before a lookup agreed with where it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Strength {
+    /// Two tokens: often chance.
+    Weak,
+    /// Three or four tokens.
+    Fair,
+    /// Five tokens or more: most likely a copy.
+    Strong,
+}
+
+/// Number of different sources.
+pub(crate) const SOURCES: usize = 4;
+
+impl Strength {
+    /// The class of a match of `length` tokens.
+    pub fn of_match(length: usize) -> Self {
+        match length {
+            0..=2 => Self::Weak,
+            3..=4 => Self::Fair,
+            _ => Self::Strong,
+        }
+    }
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; SOURCES] = [
+        Self::Model,
+        Self::Ngram(Strength::Weak),
+        Self::Ngram(Strength::Fair),
+        Self::Ngram(Strength::Strong),
+    ];
+
+    /// Place in tables over [`Source::ALL`].
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Model => 0,
+            Self::Ngram(Strength::Weak) => 1,
+            Self::Ngram(Strength::Fair) => 2,
+            Self::Ngram(Strength::Strong) => 3,
+        }
+    }
+
+    /// Acceptance of a position before anything was measured: a modest guess, soon outweighed.
+    pub(crate) fn prior(self) -> f64 {
+        match self {
+            Self::Model => 0.6,
+            Self::Ngram(Strength::Weak) => 0.35,
+            Self::Ngram(Strength::Fair) => 0.55,
+            Self::Ngram(Strength::Strong) => 0.8,
+        }
+    }
+
+    /// Whether drafting costs passes of a model.
+    pub(crate) fn runs_a_model(self) -> bool {
+        self == Self::Model
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Model => "model",
+            Self::Ngram(Strength::Weak) => "n-gram (weak match)",
+            Self::Ngram(Strength::Fair) => "n-gram (fair match)",
+            Self::Ngram(Strength::Strong) => "n-gram (strong match)",
+        })
+    }
+}
+
+/// Which sources may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Drafters {
+    /// A lookup where it is worth more than the model's draft, else the model.
+    #[default]
+    Auto,
+    /// Only the draft model.
+    Model,
+    /// Only lookups.
+    Ngram,
+    /// None: every step decodes one token.
+    Off,
+}
+
+impl FromStr for Drafters {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "model" => Ok(Self::Model),
+            "ngram" => Ok(Self::Ngram),
+            "off" => Ok(Self::Off),
+            other => Err(ParseError::Drafters(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Drafters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Model => "model",
+            Self::Ngram => "ngram",
+            Self::Off => "off",
+        })
+    }
+}

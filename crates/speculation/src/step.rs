@@ -1,0 +1,101 @@
+//! What goes into a decision about one step and what comes back from it: plain values.
+
+use std::time::Duration;
+
+use crate::law::Decision;
+use crate::source::{Source, Strength};
+
+/// A sequence that decodes in the next step, and what could be drafted for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Names it.
+    pub id: u64,
+    /// Tokens in its cache.
+    pub context: usize,
+    /// Most tokens to draft: what its request allows, fewer than it may still generate, and for what its
+    /// blocks have room.
+    pub max_depth: usize,
+    /// Whether the draft model can draft for it.
+    pub model: bool,
+    /// What a lookup found.
+    pub lookup: Option<Lookup>,
+}
+
+/// A draft that was found, without its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lookup {
+    /// Tokens it has.
+    pub length: usize,
+    /// How well it matched.
+    pub strength: Strength,
+}
+
+/// A step to be planned.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// The sequences that decode.
+    pub candidates: &'a [Candidate],
+    /// Rows of prompts read in the same step.
+    pub prefill_rows: usize,
+    /// Most rows that drafts may add.
+    pub row_budget: usize,
+}
+
+impl<'a> Step<'a> {
+    /// A step that only decodes, with room for whatever is planned.
+    pub fn decoding(candidates: &'a [Candidate]) -> Self {
+        Self {
+            candidates,
+            prefill_rows: 0,
+            row_budget: usize::MAX,
+        }
+    }
+}
+
+/// What to draft for one sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draft {
+    /// The sequence.
+    pub id: u64,
+    /// Who drafts; of no meaning at depth 0.
+    pub source: Source,
+    /// Tokens to draft.
+    pub depth: usize,
+}
+
+/// What to draft in a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// One entry for each candidate, in their order.
+    pub drafts: Vec<Draft>,
+    /// The decision behind it, to be shown.
+    pub decision: Decision,
+}
+
+/// What became of one sequence's draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// The sequence.
+    pub id: u64,
+    /// Who drafted.
+    pub source: Source,
+    /// Tokens that were drafted and verified; 0 for a plain decoding step.
+    pub drafted: usize,
+    /// Tokens of these that were accepted.
+    pub accepted: usize,
+}
+
+/// What a step was and took.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome<'a> {
+    /// One entry for each sequence that decoded, with or without a draft.
+    pub drafts: &'a [Verified],
+    /// Tokens in the caches of all of them.
+    pub context: usize,
+    /// Rows of prompts read in the same step.
+    pub prefill_rows: usize,
+    /// Time of everything but the draft model.
+    pub verify: Duration,
+    /// Time of the draft model.
+    pub draft: Duration,
+}

@@ -1,0 +1,200 @@
+//! What the laws of depth promise, in simulated engines.
+//!
+//! `cargo run --release -p forespeak-speculation --example depth_laws` shows the same for more worlds.
+
+use std::time::Duration;
+
+use forespeak_speculation::simulate::{Machine, Run, Text, World};
+use forespeak_speculation::{Controller, Costs, Drafters, LawSpec};
+
+const FIXED: [usize; 5] = [1, 2, 4, 8, 12];
+const TEXTS: [(&str, Text); 6] = [
+    ("prose", Text::PROSE),
+    ("answers", Text::ANSWERS),
+    ("copying", Text::COPYING),
+    ("random", Text::RANDOM),
+    ("noisy drafter", Text::NOISY_DRAFTER),
+    ("copying without a model", Text::COPYING.without_model()),
+];
+const MIX: [Text; 4] = [Text::PROSE, Text::RANDOM, Text::COPYING, Text::ANSWERS];
+
+fn threshold() -> LawSpec {
+    LawSpec::Threshold(Duration::from_secs(10))
+}
+
+/// Against no speculation, and against the best fixed depth.
+fn ratios(world: &World, seconds: f64) -> (f64, f64) {
+    let rate = |law| world.run(law, seconds).tokens_per_second();
+    let off = rate(LawSpec::Fixed(0));
+    let best = FIXED
+        .iter()
+        .map(|&depth| rate(LawSpec::Fixed(depth)))
+        .fold(off, f64::max);
+    let goodput = rate(LawSpec::Goodput);
+    (goodput / off, goodput / best)
+}
+
+fn assert_bounded_loss(machine: Machine, seconds: f64) {
+    for (name, text) in TEXTS {
+        for streams in [1, 4, 16] {
+            let world = World::steady(machine, text, streams);
+            let (to_off, to_best) = ratios(&world, seconds);
+            assert!(
+                to_off >= 0.97 && to_best >= 0.95,
+                "{name}, {streams} streams: {to_off:.3} of off, {to_best:.3} of the best fixed depth"
+            );
+        }
+    }
+}
+
+#[test]
+fn goodput_never_loses_much_on_a_quiet_cpu() {
+    assert_bounded_loss(Machine::CPU, 60.0);
+}
+
+#[test]
+fn goodput_never_loses_much_at_costs_measured_with_vllm() {
+    assert_bounded_loss(Machine::VLLM_CPU, 30.0);
+}
+
+#[test]
+fn goodput_never_loses_much_where_every_row_costs() {
+    assert_bounded_loss(Machine::STEEP, 60.0);
+}
+
+#[test]
+fn goodput_loses_little_though_steps_are_uneven_and_now_and_then_ten_times_slower() {
+    assert_bounded_loss(Machine::BUSY_CPU, 120.0);
+}
+
+#[test]
+fn goodput_beats_every_fixed_depth_and_the_threshold_on_a_shifting_mix() {
+    for machine in [Machine::CPU, Machine::BUSY_CPU, Machine::VLLM_CPU] {
+        for streams in [1, 4, 16] {
+            let world = World::shifting(machine, &MIX, 20.0, streams);
+            let rate = |law| world.run(law, 80.0).tokens_per_second();
+            let goodput = rate(LawSpec::Goodput);
+            for law in [0, 1, 2, 4, 8, 12]
+                .map(LawSpec::Fixed)
+                .into_iter()
+                .chain([threshold()])
+            {
+                let other = rate(law);
+                assert!(
+                    goodput > other,
+                    "{streams} streams: {goodput} against {other} of {law}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_stream_gets_the_depth_of_its_own_text() {
+    for machine in [Machine::CPU, Machine::BUSY_CPU] {
+        for streams in [4, 16] {
+            let world = World::mixed(machine, &MIX, streams);
+            let (_, to_best) = ratios(&world, 60.0);
+            assert!(
+                to_best > 1.1,
+                "{streams} streams: {to_best} of the best single depth"
+            );
+        }
+    }
+}
+
+/// Mean depth two to four seconds after each shift against that when all is settled.
+fn assert_settles(run: &Run, shift: f64, phases: usize) {
+    for phase in 1..phases {
+        let start = phase as f64 * shift;
+        let soon = run.depth_between(start + 2.0, start + 4.0);
+        let settled = run.depth_between(start + 0.5 * shift, start + shift);
+        // Next to the best depth lie others that are as good within the margin.
+        let tolerance = (0.35 * settled).max(1.25);
+        assert!(
+            (soon - settled).abs() <= tolerance,
+            "phase {phase}: {soon} two seconds after the shift, {settled} later"
+        );
+    }
+}
+
+#[test]
+fn depth_settles_within_two_seconds_of_a_shift() {
+    let texts = [Text::PROSE, Text::RANDOM, Text::ANSWERS, Text::RANDOM].map(Text::without_lookups);
+    for (machine, streams) in [(Machine::CPU, 1), (Machine::CPU, 4), (Machine::VLLM_CPU, 1)] {
+        let run = World::shifting(machine, &texts, 20.0, streams).run(LawSpec::Goodput, 160.0);
+        assert_settles(&run, 20.0, 8);
+    }
+}
+
+#[test]
+fn depth_does_not_hunt_in_a_steady_world() {
+    // About twenty answers begin in a minute, each with a depth of its own.
+    let most = 40;
+    for machine in [Machine::CPU, Machine::BUSY_CPU, Machine::STEEP] {
+        for (name, text) in TEXTS {
+            let mut text = text.without_lookups();
+            text.model = text.model.or(Text::PROSE.model);
+            let run = World::steady(machine, text, 1).run(LawSpec::Goodput, 120.0);
+            let settled: Vec<_> = run.sights.iter().filter(|s| s.at > 60.0).copied().collect();
+            let changes = Run {
+                sights: settled,
+                ..Run::default()
+            }
+            .changes();
+            assert!(changes <= most, "{name}: {changes} changes in a minute");
+        }
+    }
+}
+
+#[test]
+fn speculation_comes_back_after_a_long_time_off() {
+    let world = World::shifting(
+        Machine::CPU,
+        &[
+            Text::RANDOM.without_lookups(),
+            Text::PROSE.without_lookups(),
+        ],
+        60.0,
+        1,
+    );
+    let run = world.run(LawSpec::Goodput, 65.0);
+    assert!(run.depth_between(30.0, 60.0) < 0.2);
+    assert!(run.depth_between(62.0, 65.0) > 2.0);
+}
+
+#[test]
+fn the_law_can_change_while_it_runs_and_what_was_learnt_stays() {
+    let world = World::steady(Machine::CPU, Text::PROSE, 1);
+    let mut controller = Controller::new(
+        "fixed:3".parse().unwrap(),
+        Drafters::Model,
+        Costs::default(),
+    );
+    world.run_with(&mut controller, 5.0);
+    let drafts = controller
+        .evidence()
+        .acceptance
+        .totals(forespeak_speculation::Source::Model)
+        .drafts;
+    controller.set_law(LawSpec::Goodput);
+    controller.set_drafters(Drafters::Off);
+    let run = world.run_with(&mut controller, 1.0);
+    assert_eq!(run.depth_between(0.0, 1.0), 0.0);
+    let after = controller
+        .evidence()
+        .acceptance
+        .totals(forespeak_speculation::Source::Model)
+        .drafts;
+    assert!(drafts > 100 && after == drafts);
+}
+
+#[test]
+fn low_acceptance_is_said_with_advice() {
+    let mut controller = Controller::new(LawSpec::Fixed(4), Drafters::Auto, Costs::default());
+    assert_eq!(controller.recent_acceptance(), None);
+    let world = World::steady(Machine::CPU, Text::RANDOM, 1);
+    world.run_with(&mut controller, 10.0);
+    assert!(controller.recent_acceptance().unwrap() < forespeak_speculation::LOW_ACCEPTANCE);
+    assert!(controller.advice().contains("--drafter ngram"));
+}
