@@ -116,7 +116,8 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
     if way.drafters == Drafters::Model || (way.drafters == Drafters::Ngram && way.warm) {
         assert!(engine.metrics().accepted_tokens() > 0, "{way:?}");
     }
-    if way.tight && way.batch > 1 {
+    // Guesses let answers end at different times, so that blocks may suffice after all.
+    if way.tight && way.batch > 1 && way.drafters == Drafters::Off {
         assert!(engine.metrics().preemptions() > 0, "{way:?}");
     }
     answers

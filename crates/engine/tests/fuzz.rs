@@ -86,8 +86,20 @@ fn config(random: &mut Random) -> EngineConfig {
 }
 
 fn any_speculation(random: &mut Random) -> SpeculationConfig {
-    let laws = ["fixed:1", "fixed:3", "fixed:8", "fixed:16", "goodput", "threshold:0.1"];
-    let drafters = [Drafters::Off, Drafters::Auto, Drafters::Model, Drafters::Ngram];
+    let laws = [
+        "fixed:1",
+        "fixed:3",
+        "fixed:8",
+        "fixed:16",
+        "goodput",
+        "threshold:0.1",
+    ];
+    let drafters = [
+        Drafters::Off,
+        Drafters::Auto,
+        Drafters::Model,
+        Drafters::Ngram,
+    ];
     SpeculationConfig {
         drafters: random.pick(&drafters),
         law: random.pick(&laws).parse::<LawSpec>().unwrap(),

@@ -122,7 +122,10 @@ fn a_request_can_do_without() {
     };
     let mut generation = engine.submit(request(vec![4, 5], sampling)).unwrap();
     while stepper.step() {}
-    assert_eq!(Answer::read(&mut generation).ids(), HashLm::greedy(&[4, 5], 30));
+    assert_eq!(
+        Answer::read(&mut generation).ids(),
+        HashLm::greedy(&[4, 5], 30)
+    );
     assert_eq!(engine.metrics().draft_tokens(), 0);
 }
 
@@ -147,7 +150,10 @@ fn speculation_is_switched_on_and_off_while_it_runs() {
     engine.set_speculation(SpeculationConfig::OFF);
     while stepper.step() {}
     assert_eq!(engine.metrics().draft_tokens(), 15);
-    assert_eq!(Answer::read(&mut generation).ids(), HashLm::greedy(&[4, 5], 60));
+    assert_eq!(
+        Answer::read(&mut generation).ids(),
+        HashLm::greedy(&[4, 5], 60)
+    );
 }
 
 /// Fails from its third step on.
@@ -177,7 +183,10 @@ fn a_drafter_that_fails_costs_no_answer() {
     let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
     let mut generation = engine.submit(request(vec![8, 9], greedy(40))).unwrap();
     while stepper.step() {}
-    assert_eq!(Answer::read(&mut generation).ids(), HashLm::greedy(&[8, 9], 40));
+    assert_eq!(
+        Answer::read(&mut generation).ids(),
+        HashLm::greedy(&[8, 9], 40)
+    );
 }
 
 #[test]

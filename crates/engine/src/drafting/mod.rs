@@ -100,10 +100,7 @@ impl Drafting {
     }
 
     fn looks_up(&self) -> bool {
-        matches!(
-            self.controller.drafters(),
-            Drafters::Auto | Drafters::Ngram
-        )
+        matches!(self.controller.drafters(), Drafters::Auto | Drafters::Ngram)
     }
 
     /// Changes drafters and law; what was learnt stays.

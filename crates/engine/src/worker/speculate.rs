@@ -173,7 +173,8 @@ impl Worker {
             self.metrics.verified(fate.drafted, fate.accepted);
         }
         let prompt_rows = rows(plan) - fates.len();
-        self.drafting.observe(&fates, prompt_rows, step, guesses.took);
+        self.drafting
+            .observe(&fates, prompt_rows, step, guesses.took);
     }
 }
 

@@ -121,11 +121,7 @@ impl Worker {
             for position in scored.clone() {
                 self.batch.want(rows.start + (position - work.rows.start));
             }
-            let choosing = if work.reaches_end {
-                1 + draft.len()
-            } else {
-                0
-            };
+            let choosing = if work.reaches_end { 1 + draft.len() } else { 0 };
             for row in rows.end - choosing..rows.end {
                 self.batch.want(row);
             }
