@@ -27,7 +27,7 @@ pub(crate) struct Banner {
     pub(crate) needs_key: bool,
     pub(crate) chats: bool,
     pub(crate) kv_events: Option<String>,
-    pub(crate) speculation: String,
+    pub(crate) drafts: String,
 }
 
 impl fmt::Display for Banner {
@@ -49,7 +49,7 @@ impl fmt::Display for Banner {
             "  KV cache   {} tokens in {} ({}), {} tokens a request at most",
             self.kv_tokens, self.kv_bytes, self.kv_dtype, self.max_model_len
         )?;
-        writeln!(out, "  drafts     {}", self.speculation)?;
+        writeln!(out, "  drafts     {}", self.drafts)?;
         if let Some(endpoint) = &self.kv_events {
             writeln!(out, "  KV events  {endpoint}")?;
         }
@@ -69,12 +69,12 @@ impl Banner {
         let (path, body) = if self.chats {
             (
                 "/v1/chat/completions",
-                r#"{"messages": [{"role": "user", "content": "Once upon a time"}], "max_tokens": 64}"#,
+                r#"{"messages": [{"role": "user", "content": "What is a Kubernetes Pod?"}]}"#,
             )
         } else {
             (
                 "/v1/completions",
-                r#"{"prompt": "Once upon a time", "max_tokens": 64}"#,
+                r#"{"prompt": "A Kubernetes Pod is", "max_tokens": 64}"#,
             )
         };
         format!(
@@ -111,7 +111,7 @@ mod tests {
             needs_key: true,
             chats: true,
             kv_events: None,
-            speculation: "auto, depth by goodput".into(),
+            drafts: "off".into(),
         }
     }
 

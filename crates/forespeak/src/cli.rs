@@ -15,7 +15,7 @@ use crate::size::ByteSize;
 #[command(
     after_help = "Start with `forespeak serve`, then ask it something:\n\n  \
     curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\\n    \
-    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Once upon a time\"}]}'"
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is a Kubernetes Pod?\"}]}'"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -132,9 +132,9 @@ pub(crate) struct EngineOptions {
     #[arg(long, value_name = "N", default_value = "64", value_parser = at_least_one, env = "FORESPEAK_MAX_NUM_SEQS")]
     pub(crate) max_num_seqs: usize,
     /// Most tokens in one step: smaller keeps streams smooth beside long prompts, larger reads prompts
-    /// faster
-    #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = at_least_one, env = "FORESPEAK_MAX_NUM_BATCHED_TOKENS")]
-    pub(crate) max_num_batched_tokens: usize,
+    /// faster [default: 64 to 512, fewer for larger models]
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one, env = "FORESPEAK_MAX_NUM_BATCHED_TOKENS")]
+    pub(crate) max_num_batched_tokens: Option<usize>,
     /// Most requests that wait; one more is answered with 429
     #[arg(long, value_name = "N", default_value = "1024", value_parser = at_least_one, env = "FORESPEAK_MAX_QUEUED")]
     pub(crate) max_queued: usize,
@@ -221,15 +221,6 @@ pub(crate) enum KvDtype {
     #[default]
     F16,
     Int8,
-}
-
-impl KvDtype {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::F16 => "f16",
-            Self::Int8 => "int8",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

@@ -60,6 +60,21 @@ pub(crate) fn kv_blocks(
     }
 }
 
+/// Weights times tokens that one step may cost: about a quarter of a second on two fast cores. A step is
+/// never interrupted, so this bounds how long a stream pauses while somebody's long prompt is read.
+const STEP_PRODUCTS: usize = 64_000_000_000;
+
+/// Below this many rows a step no longer reads prompts at the processor's full speed.
+const FEWEST_STEP_TOKENS: usize = 64;
+
+/// More rows make a step no faster for each of them.
+const MOST_STEP_TOKENS: usize = 512;
+
+/// Most tokens in one step of a model that multiplies each token with so many weights.
+pub(crate) fn step_tokens(weights_a_token: usize) -> usize {
+    (STEP_PRODUCTS / weights_a_token.max(1)).clamp(FEWEST_STEP_TOKENS, MOST_STEP_TOKENS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +101,13 @@ mod tests {
             Ok(8)
         );
         assert_eq!(kv_blocks(NEEDS, None, None), Ok(7));
+    }
+
+    #[test]
+    fn larger_models_take_shorter_steps() {
+        assert_eq!(step_tokens(22_000_000), MOST_STEP_TOKENS);
+        assert_eq!(step_tokens(200_000_000), 320);
+        assert_eq!(step_tokens(7_000_000_000), FEWEST_STEP_TOKENS);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! depends on its own inputs only, never on the batch around it, the number of threads or the way work was handed
 //! out. A row computed among 64 others is bit-identical to the row computed alone.
 //!
-//! Kernels are written once over [`lanes::Lanes`] and compiled for every [`Tier`]; the scalar tier is the oracle the
+//! Kernels are written once over sixteen lanes and compiled for every [`Tier`]; the scalar tier is the oracle the
 //! others are tested against. This is the only crate of the workspace that may use `unsafe`.
 //!
 //! ```

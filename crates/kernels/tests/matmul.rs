@@ -102,7 +102,8 @@ proptest! {
         let expected = multiply(&scalar, &matrix, &x, m);
         for tier in tiers() {
             let out = multiply(&Compute::new(tier, 1), &matrix, &x, m);
-            if format == Format::Bf16 {
+            if format == Format::Bf16 && tier == Tier::Avx512 {
+                // The BF16 extension rounds the sum of a pair in its own way.
                 for (a, b) in out.iter().zip(&expected) {
                     prop_assert!((a - b).abs() <= 1e-5 * (cols as f32), "{tier}: {a} {b}");
                 }

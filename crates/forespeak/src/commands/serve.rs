@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use engine::{CpuExecutor, Engine, EngineConfig, Executor, Executors, SpeculationConfig};
+use engine::{CpuExecutor, Drafters, Engine, EngineConfig, Executor, Executors, SpeculationConfig};
 use gateway::kv_events::{KvEventsConfig, KvEventsPublisher};
 use gateway::{ApiKeys, Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{BLOCK_TOKENS, KvType};
@@ -15,7 +15,7 @@ use crate::load::{Loaded, load};
 use crate::machine::available_memory;
 use crate::signals::pull_on_signals;
 use crate::size::ByteSize;
-use crate::sizing::{KvNeeds, kv_blocks};
+use crate::sizing::{KvNeeds, kv_blocks, step_tokens};
 use crate::status_line;
 
 /// Threads that carry connections. One writes far more than the engine can generate; the cores belong
@@ -75,9 +75,9 @@ fn start_engine(
         Some(asked) => asked,
         None => config.context_length,
     };
-    let kv_type = match options.engine.kv_dtype {
-        KvDtype::F16 => KvType::F16,
-        KvDtype::Int8 => KvType::Int8,
+    let (kv_type, kv_dtype) = match options.engine.kv_dtype {
+        KvDtype::F16 => (KvType::F16, "f16"),
+        KvDtype::Int8 => (KvType::Int8, "int8"),
     };
     // A block has room for the keys and values of both models.
     let shapes = std::iter::once(&loaded.model).chain(&loaded.draft);
@@ -116,22 +116,21 @@ fn start_engine(
         ),
         kv_tokens: num_blocks * BLOCK_TOKENS,
         kv_bytes: ByteSize(block_bytes * num_blocks as u64),
-        kv_dtype: options.engine.kv_dtype.name(),
+        kv_dtype,
         max_model_len,
         address: options.http.listen,
         needs_key: options.http.api_key_file.is_some(),
         chats: template.is_some(),
         kv_events: None,
-        speculation: format!(
-            "{}{}, depth by {}",
-            options.speculation.drafter,
-            if loaded.draft.is_some() {
-                " with a draft model"
-            } else {
-                ""
-            },
-            options.speculation.speculation
-        ),
+        drafts: match (options.speculation.drafter, &loaded.draft) {
+            (Drafters::Off, _) => "off".to_owned(),
+            (_, None) => format!("looked up, depth by {}", options.speculation.speculation),
+            (who, Some(draft)) => format!(
+                "{who}, depth by {}, {} of weights",
+                options.speculation.speculation,
+                ByteSize(draft.model.weight_bytes() as u64)
+            ),
+        },
     };
     let publishes = options.kv_events.kv_events_endpoint.is_some();
     let engine_config = EngineConfig {
@@ -142,11 +141,12 @@ fn start_engine(
         max_num_batched_tokens: options
             .engine
             .max_num_batched_tokens
+            .unwrap_or_else(|| step_tokens(config.weights_a_token()))
             .max(options.engine.max_num_seqs),
         max_queued: options.engine.max_queued,
         enable_prefix_caching: !options.engine.no_prefix_caching,
         kv_event_buffer: if publishes { KV_EVENT_BUFFER } else { 0 },
-        cache_dtype: options.engine.kv_dtype.name().to_owned(),
+        cache_dtype: kv_dtype.to_owned(),
         speculation: SpeculationConfig {
             drafters: options.speculation.drafter,
             law: options.speculation.speculation,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::HeaderMap;
@@ -26,9 +27,11 @@ pub(super) async fn list(State(gateway): State<Arc<Gateway>>, headers: HeaderMap
 
 pub(super) async fn one(
     State(gateway): State<Arc<Gateway>>,
-    Path(id): Path<String>,
+    path: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
+    // A name that is not UTF-8 is nobody's name.
+    let id = path.map_or_else(|_| String::new(), |Path(id)| id);
     let allowed =
         require_key(&gateway.keys, &headers).and_then(|()| require_model(&gateway, Some(&id)));
     match allowed {

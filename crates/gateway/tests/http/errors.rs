@@ -88,6 +88,7 @@ async fn unknown_tokens_models_and_paths_are_told() {
     assert_eq!(error["code"], "model_not_found");
     assert!(error["message"].as_str().unwrap().contains(MODEL));
     refusal(&get(running.address, "/v1/models/gpt-4").await, 404);
+    refusal(&get(running.address, "/v1/models/%ff").await, 404);
     refusal(&get(running.address, "/v2/anything").await, 404);
     refusal(&get(running.address, CHAT).await, 405);
 }

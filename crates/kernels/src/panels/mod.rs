@@ -29,7 +29,7 @@ const HALVES: usize = PANEL_ROWS / LANES;
 pub(crate) const TILE_WIDTHS: [usize; 4] = [1, 2, 4, 8];
 
 /// How far ahead weights are asked for: what arrives during a trip to memory.
-pub(crate) const PREFETCH_AHEAD: usize = 2304;
+pub(crate) const PREFETCH_AHEAD: usize = 4608;
 /// Below this, prefetching costs more than it brings.
 const FEWEST_ROWS_TO_PREFETCH: usize = 4;
 

@@ -50,6 +50,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             }
             for group in 0..GROUPS {
                 let place = weights.add((group * HALVES + first) * HALF_BYTES);
+                // Both halves together are read in order, and fast enough by the hardware's own prefetching.
                 if H == 1 {
                     stretch.prefetch_ahead::<M>(place, HALF_BYTES);
                 }

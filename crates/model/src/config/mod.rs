@@ -110,6 +110,13 @@ impl ModelConfig {
         self.heads * self.head_dim
     }
 
+    /// Weights that a token is multiplied with in the layers: half the operations it costs to read it.
+    pub fn weights_a_token(&self) -> usize {
+        let attention = 2 * self.dim * (self.q_dim() + self.kv_dim());
+        let feed_forward = 3 * self.dim * self.feed_forward;
+        self.layers * (attention + feed_forward)
+    }
+
     fn checked(self, file: &str) -> Result<Self, ModelError> {
         let error = |reason: String| Err(ModelError::malformed(file, reason));
         for (name, value, most) in [

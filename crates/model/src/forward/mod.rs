@@ -21,6 +21,10 @@ use crate::weights::{Layer, Linear, Weights};
 pub use workspace::Workspace;
 use workspace::gather;
 
+/// Rows that go through a feed-forward part together. Its inner vectors are the longest of a step: in
+/// parts they stay in the processor's cache, and a long prompt does not need memory for all of them.
+const FEED_FORWARD_ROWS: usize = 128;
+
 /// A model ready to run.
 pub struct Model {
     config: ModelConfig,
@@ -252,27 +256,32 @@ impl Model {
             rows,
             ..
         } = workspace;
-        let m = rows.len();
         rms_norm(compute, x, &layer.feed_forward_norm, config.norm_eps, h);
-        gate.resize(m * config.feed_forward, 0.0);
-        up.resize(m * config.feed_forward, 0.0);
-        let products = &mut [
-            Product {
-                matrix: &layer.gate,
-                out: gate,
-            },
-            Product {
-                matrix: &layer.up,
-                out: up,
-            },
-        ];
-        matmul(compute, scratch, h, m, products);
-        silu_mul(compute, gate, up);
-        let down = Product {
-            matrix: &layer.down,
-            out: h,
-        };
-        matmul(compute, scratch, gate, m, &mut [down]);
+        let most = rows.len().min(FEED_FORWARD_ROWS) * config.feed_forward;
+        gate.resize(most, 0.0);
+        up.resize(most, 0.0);
+        for part in h.chunks_mut(FEED_FORWARD_ROWS * config.dim) {
+            let m = part.len() / config.dim;
+            let gate = &mut gate[..m * config.feed_forward];
+            let up = &mut up[..m * config.feed_forward];
+            let products = &mut [
+                Product {
+                    matrix: &layer.gate,
+                    out: gate,
+                },
+                Product {
+                    matrix: &layer.up,
+                    out: up,
+                },
+            ];
+            matmul(compute, scratch, part, m, products);
+            silu_mul(compute, gate, up);
+            let down = Product {
+                matrix: &layer.down,
+                out: part,
+            };
+            matmul(compute, scratch, gate, m, &mut [down]);
+        }
         add_assign(compute, x, h);
     }
 

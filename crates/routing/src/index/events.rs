@@ -1,0 +1,181 @@
+//! Exact knowledge: a worker announces what it stores and drops.
+//!
+//! Events are hints from configured hosts, not facts: they are counted, bounded and placed only where their
+//! parent is known. What cannot be placed is an error for the caller to log and a counter in
+//! [`super::WorkerKnowledge`], never a silent zero.
+
+use std::time::Duration;
+
+use super::books::EngineBlock;
+use super::{PrefixIndex, Trust};
+use crate::error::RoutingError;
+use crate::keys::{BlockHasher, Root};
+use crate::worker::WorkerId;
+
+/// A block under the engine's own, opaque name. Longer names are folded to 64 bits by whoever decodes them.
+pub type EngineHash = u64;
+
+/// The fewest announced blocks tolerated whatever a worker's capacity: it may not be known yet.
+const ANNOUNCED_FLOOR: usize = 1 << 16;
+
+/// A worker may announce this many times its capacity: host memory and disk count as cached, too.
+const ANNOUNCED_PER_CAPACITY: usize = 8;
+
+/// Consecutive blocks that a worker has stored.
+#[derive(Clone, Copy)]
+pub struct Stored<'a> {
+    /// The block before the first one; `None` at the start of a prompt.
+    pub parent: Option<EngineHash>,
+    /// Salt and adapter, as the event names them; used where there is no parent.
+    pub root: Root,
+    /// One name per block.
+    pub hashes: &'a [EngineHash],
+    /// The tokens of all blocks, in order.
+    pub tokens: &'a [u32],
+    /// The engine's block size.
+    pub block_tokens: usize,
+}
+
+impl PrefixIndex {
+    /// Takes in a stored event.
+    ///
+    /// # Errors
+    /// If the event contradicts itself, its block size is no multiple of ours, or its parent is unknown. The
+    /// index is then as it was, except that the worker's counters tell.
+    pub fn stored(
+        &mut self,
+        worker: WorkerId,
+        event: Stored<'_>,
+        now: Duration,
+    ) -> Result<(), RoutingError> {
+        let span = self.span_of(&event)?;
+        let seed = self.seed;
+        let limit = self.announced_limit(worker)?;
+        let now_ms = self.advance(now);
+        let books = self.books_mut(worker).ok_or(RoutingError::UnknownWorker)?;
+        books.last_event = Some(now);
+        if books.span != span && !books.engine.is_empty() {
+            self.forget_all(worker);
+        }
+        let books = self.books_mut(worker).ok_or(RoutingError::UnknownWorker)?;
+        books.span = span;
+        if books.engine.len() + event.hashes.len() > limit {
+            let announced = books.engine.len() + event.hashes.len();
+            self.forget_all(worker);
+            return Err(RoutingError::TooManyBlocks { announced, limit });
+        }
+        let (below, depth, mut hasher) = match event.parent {
+            None => (None, 0, BlockHasher::after(event.root)),
+            Some(parent) => {
+                let Some((block, run)) = self.announced(worker, parent) else {
+                    if let Some(books) = self.books_mut(worker) {
+                        books.orphans += 1;
+                    }
+                    return Err(RoutingError::Orphan);
+                };
+                (Some(run), block.depth, BlockHasher::resume(seed, block.key))
+            }
+        };
+        let keys: Vec<_> = event
+            .tokens
+            .chunks_exact(self.block_tokens)
+            .map(|block| hasher.push_tokens(block))
+            .collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.hold(worker, below, depth, &keys, Trust::Announced, now_ms);
+        if let Some(books) = self.books_mut(worker) {
+            for (place, hash) in (1u32..).zip(event.hashes) {
+                let Some(key) = keys.get((place * span) as usize - 1) else {
+                    break;
+                };
+                books.engine.insert(
+                    *hash,
+                    EngineBlock {
+                        key: *key,
+                        depth: depth + place * span,
+                    },
+                );
+            }
+        }
+        self.forget_beyond_capacity(worker);
+        self.forget_beyond_byte_cap();
+        Ok(())
+    }
+
+    /// Takes in a removed event. Names never announced are counted and ignored.
+    pub fn removed(&mut self, worker: WorkerId, hashes: &[EngineHash], now: Duration) {
+        self.advance(now);
+        for hash in hashes {
+            let Some(books) = self.books_mut(worker) else {
+                return;
+            };
+            books.last_event = Some(now);
+            let span = books.span;
+            let Some(block) = books.engine.remove(hash) else {
+                books.unknown_removals += 1;
+                continue;
+            };
+            let Some(mut run) = self.tree.run_of(block.key) else {
+                continue;
+            };
+            let keep = block.depth.saturating_sub(span);
+            while let Some(parent) = self
+                .tree
+                .run(run)
+                .parent
+                .filter(|_| self.tree.run(run).start > keep)
+            {
+                run = parent;
+            }
+            let within = keep.saturating_sub(self.tree.run(run).start);
+            self.cut(worker, run, within);
+        }
+    }
+
+    /// The worker has dropped its whole cache, or its events can no longer be trusted.
+    pub fn cleared(&mut self, worker: WorkerId, now: Duration) {
+        self.advance(now);
+        self.forget_all(worker);
+        if let Some(books) = self.books_mut(worker) {
+            books.last_event = Some(now);
+        }
+    }
+
+    /// Our blocks per block of the engine.
+    fn span_of(&self, event: &Stored<'_>) -> Result<u32, RoutingError> {
+        if event.block_tokens == 0
+            || event.hashes.len().checked_mul(event.block_tokens) != Some(event.tokens.len())
+        {
+            return Err(RoutingError::MalformedEvent {
+                hashes: event.hashes.len(),
+                tokens: event.tokens.len(),
+                block_tokens: event.block_tokens,
+            });
+        }
+        let mismatch = RoutingError::BlockSize {
+            engine: event.block_tokens,
+            index: self.block_tokens,
+        };
+        if !event.block_tokens.is_multiple_of(self.block_tokens) {
+            return Err(mismatch);
+        }
+        u32::try_from(event.block_tokens / self.block_tokens).map_err(|_| mismatch)
+    }
+
+    /// A parent by the engine's name, if the worker still holds it by our books.
+    fn announced(&self, worker: WorkerId, hash: EngineHash) -> Option<(EngineBlock, super::RunId)> {
+        let block = *self.books(worker)?.engine.get(&hash)?;
+        let run = self.tree.run_of(block.key)?;
+        let holding = self.tree.run(run).holding(worker)?;
+        (self.tree.run(run).start + holding.confirmed >= block.depth).then_some((block, run))
+    }
+
+    fn announced_limit(&self, worker: WorkerId) -> Result<usize, RoutingError> {
+        let books = self.books(worker).ok_or(RoutingError::UnknownWorker)?;
+        Ok((books.capacity_blocks as usize)
+            .saturating_mul(ANNOUNCED_PER_CAPACITY)
+            .max(ANNOUNCED_FLOOR))
+    }
+}
