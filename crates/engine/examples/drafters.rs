@@ -21,6 +21,7 @@ use model::{
 
 const BLOCKS: usize = 1024;
 const ANSWER: usize = 160;
+const STORY: usize = 500;
 const WAYS: [(Drafters, &str); 6] = [
     (Drafters::Off, "goodput"),
     (Drafters::Ngram, "goodput"),
@@ -43,7 +44,8 @@ fn main() -> Result<(), Failure> {
     let draft = load("forespeak-draft.gguf", &compute)?.model;
     let (target, draft) = (Arc::new(target), Arc::new(draft));
     let held_out = std::fs::read_to_string(file("heldout.txt"))?;
-    let stories: Vec<&str> = held_out.lines().filter(|line| line.len() > 300).collect();
+    let letters: Vec<char> = held_out.chars().collect();
+    let stories: Vec<String> = letters.chunks_exact(STORY).map(String::from_iter).collect();
 
     println!("{streams} streams of {ANSWER} tokens, {rounds} rounds, {threads} threads, greedy");
     for (workload, prompt) in [
@@ -108,7 +110,6 @@ fn prose(tokenizer: &Tokenizer, story: &str) -> Result<Vec<u32>, Failure> {
 
 /// A story twice, and once more begun: what follows is known.
 fn copying(tokenizer: &Tokenizer, story: &str) -> Result<Vec<u32>, Failure> {
-    let story: String = story.chars().take(500).collect();
     let begun: String = story.chars().take(60).collect();
     let text = format!("{story}\n{story}\n{begun}");
     Ok(tokenizer.encode(&text, Specials::PARSE_AND_ADD)?)

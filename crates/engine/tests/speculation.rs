@@ -101,9 +101,9 @@ fn guesses_make_fewer_steps_of_the_same_answer() {
     };
     let ask = request(vec![1, 2, 3], greedy(80));
     let expected = HashLm::greedy(&[1, 2, 3], 80);
-    let (steps, answers) = answer(Drafters::Off, &[ask.clone()]);
+    let (steps, answers) = answer(Drafters::Off, std::slice::from_ref(&ask));
     assert_eq!((steps, answers), (80, vec![expected.clone()]));
-    let (steps, answers) = answer(Drafters::Model, &[ask.clone()]);
+    let (steps, answers) = answer(Drafters::Model, std::slice::from_ref(&ask));
     assert_eq!((steps, answers), (11, vec![expected.clone()]));
     // The second time it is looked up, once three tokens agree.
     let (steps, answers) = answer(Drafters::Ngram, &[ask.clone(), ask]);
