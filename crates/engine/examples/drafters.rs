@@ -1,6 +1,6 @@
 //! What drafting is worth on the bundled pair: tokens per second with each drafter against none, on prose
-//! that goes on and on a text that is said again. All in one run, so that the ratios can be trusted even
-//! on a busy machine.
+//! that goes on (greedily, where small models soon repeat themselves, and with a temperature) and on a text
+//! that is said again. All in one run, so that the ratios can be trusted even on a busy machine.
 //!
 //! `cargo run --release -p forespeak-engine --example drafters [streams] [rounds] [threads]`
 
@@ -47,13 +47,15 @@ fn main() -> Result<(), Failure> {
     let letters: Vec<char> = held_out.chars().collect();
     let stories: Vec<String> = letters.chunks_exact(STORY).map(String::from_iter).collect();
 
-    println!("{streams} streams of {ANSWER} tokens, {rounds} rounds, {threads} threads, greedy");
-    for (workload, prompt) in [
+    println!("{streams} streams of {ANSWER} tokens, {rounds} rounds, {threads} threads");
+    for (workload, temperature, prompt) in [
         (
             "prose",
+            0.0,
             prose as fn(&Tokenizer, &str) -> Result<Vec<u32>, Failure>,
         ),
-        ("copying", copying),
+        ("prose, sampled", 0.8, prose),
+        ("copying", 0.0, copying),
     ] {
         let mut engines = Vec::new();
         for (drafters, law) in WAYS {
@@ -67,7 +69,7 @@ fn main() -> Result<(), Failure> {
                 .collect::<Result<Vec<_>, _>>()?;
             // In turns: what else the machine does hits all of them alike.
             for (running, seconds) in engines.iter_mut().zip(&mut seconds) {
-                *seconds += running.answer(&prompts)?;
+                *seconds += running.answer(&prompts, temperature)?;
             }
         }
         let off = seconds.first().copied().unwrap_or_default();
@@ -75,7 +77,7 @@ fn main() -> Result<(), Failure> {
             let metrics = running.engine.metrics();
             let tokens = metrics.generation_tokens() as f64;
             println!(
-                "{workload:8} {:18} {:7.1} tokens/s {:5.2}x  accepted {:.2} of {} drafted",
+                "{workload:14} {:18} {:7.1} tokens/s {:5.2}x  accepted {:.2} of {} drafted",
                 format!("{drafters} {law}"),
                 tokens / seconds,
                 off / seconds,
@@ -148,7 +150,7 @@ fn start(
 
 impl Running {
     /// Answers all prompts together; the seconds it took.
-    fn answer(&mut self, prompts: &[Vec<u32>]) -> Result<f64, Failure> {
+    fn answer(&mut self, prompts: &[Vec<u32>], temperature: f32) -> Result<f64, Failure> {
         let began = Instant::now();
         let open: Result<Vec<Generation>, _> = prompts
             .iter()
@@ -158,7 +160,8 @@ impl Running {
                     id: "example".into(),
                     prompt: prompt.clone(),
                     sampling: Sampling {
-                        temperature: 0.0,
+                        temperature,
+                        seed: Some(stream as u64),
                         max_tokens: Some(ANSWER),
                         ignore_eos: true,
                         ..Sampling::default()
