@@ -2,6 +2,7 @@
 
 use model::BLOCK_TOKENS;
 
+use crate::drafting::SpeculationConfig;
 use crate::error::StartError;
 
 /// Sizes of an engine. [`EngineConfig::default`] suits a small model on a small machine; the caller
@@ -26,6 +27,8 @@ pub struct EngineConfig {
     pub kv_event_buffer: usize,
     /// The label `cache_dtype` of `vllm:cache_config_info`.
     pub cache_dtype: String,
+    /// Whether and how to speculate; can be changed while the engine runs.
+    pub speculation: SpeculationConfig,
 }
 
 impl Default for EngineConfig {
@@ -40,6 +43,7 @@ impl Default for EngineConfig {
             enable_prefix_caching: true,
             kv_event_buffer: 0,
             cache_dtype: "float16".to_owned(),
+            speculation: SpeculationConfig::OFF,
         }
     }
 }

@@ -34,6 +34,10 @@ impl Executor for CpuExecutor {
     fn vocab_size(&self) -> usize {
         self.model.config().vocab_size
     }
+
+    fn context_length(&self) -> usize {
+        self.model.config().context_length
+    }
 }
 
 /// How many KV blocks of this shape fit into `bytes` of memory.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::drafting::SpeculationConfig;
 use crate::request::{Request, Update};
 use crate::sampling::Grammar;
 
@@ -22,6 +23,8 @@ pub(crate) enum Message {
     Cancel(RequestKey),
     /// Forget all cached prefixes.
     ResetPrefixCache,
+    /// Speculate in another way.
+    Speculate(SpeculationConfig),
     /// Finish what is there, then end.
     Drain,
     /// End now.

@@ -12,8 +12,9 @@ use tokio::sync::{mpsc, watch};
 use crate::blocks::KvEventBatch;
 use crate::config::EngineConfig;
 use crate::door::{CancelOnDrop, Message, QueuePlace, RequestKey, Submission};
+use crate::drafting::SpeculationConfig;
 use crate::error::{StartError, SubmitError};
-use crate::executor::Executor;
+use crate::executor::Executors;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
 use crate::request::Request;
@@ -39,13 +40,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine's thread.
+    /// Starts the engine's thread. `executors` is a boxed [`Executor`](crate::Executor), or
+    /// [`Executors`] if one of them drafts.
     pub fn start(
         config: EngineConfig,
-        executor: Box<dyn Executor>,
+        executors: impl Into<Executors>,
         vocabulary: Arc<dyn Vocabulary>,
     ) -> Result<Self, StartError> {
-        let (mut engine, stepper) = Self::manual(config, executor, vocabulary)?;
+        let (mut engine, stepper) = Self::manual(config, executors, vocabulary)?;
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || stepper.run())
@@ -58,11 +60,12 @@ impl Engine {
     /// arrives between which steps, and can do the same again.
     pub fn manual(
         config: EngineConfig,
-        executor: Box<dyn Executor>,
+        executors: impl Into<Executors>,
         vocabulary: Arc<dyn Vocabulary>,
     ) -> Result<(Self, Stepper), StartError> {
         config.check()?;
-        let vocab_size = executor.vocab_size();
+        let executors = executors.into();
+        let vocab_size = executors.target.vocab_size();
         if vocabulary.vocab_size() > vocab_size {
             return Err(StartError::VocabularyMismatch {
                 tokenizer: vocabulary.vocab_size(),
@@ -81,7 +84,7 @@ impl Engine {
         let metrics = Arc::new(Metrics::new(&config));
         let worker = Worker::new(
             &config,
-            executor,
+            executors,
             vocabulary,
             messages,
             Arc::clone(&metrics),
@@ -211,6 +214,12 @@ impl Engine {
     pub fn reset_prefix_cache(&self) {
         // An engine that has ended has nothing to forget.
         let _ = self.door.send(Message::ResetPrefixCache);
+    }
+
+    /// Speculates in another way from the next step on; no text changes by it.
+    pub fn set_speculation(&self, config: SpeculationConfig) {
+        // An engine that has ended speculates no more.
+        let _ = self.door.send(Message::Speculate(config));
     }
 
     /// Takes no more requests, and returns when all that were taken have finished. Wrap it in a timeout

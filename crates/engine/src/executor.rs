@@ -13,6 +13,37 @@ pub trait Executor: Send {
 
     /// Number of scores in a row of logits.
     fn vocab_size(&self) -> usize;
+
+    /// Longest sequence that it can compute.
+    fn context_length(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// Who computes an engine's steps: a model, and perhaps a small one that drafts for it.
+pub struct Executors {
+    /// Its scores decide.
+    pub target: Box<dyn Executor>,
+    /// Its guesses are verified. It has room for as many KV blocks as the target.
+    pub draft: Option<Box<dyn Executor>>,
+}
+
+impl<E: Executor + 'static> From<Box<E>> for Executors {
+    fn from(target: Box<E>) -> Self {
+        Self {
+            target,
+            draft: None,
+        }
+    }
+}
+
+impl From<Box<dyn Executor>> for Executors {
+    fn from(target: Box<dyn Executor>) -> Self {
+        Self {
+            target,
+            draft: None,
+        }
+    }
 }
 
 /// The arithmetic failed; the step's requests are lost, the engine goes on.

@@ -1,4 +1,4 @@
-//! The embedded engine: blocks, prefix cache, scheduler, step loop, sampler.
+//! The embedded engine: blocks, prefix cache, scheduler, step loop, sampler, drafters.
 //!
 //! One thread owns all state. [`Engine`] is its door: [`Engine::submit`] gives a [`Generation`], out of
 //! which [`Update`]s come; dropping the generation cancels it.
@@ -30,13 +30,14 @@
 //! ```
 //!
 //! The folders follow the data: a request comes through [`door`](Engine::submit), the `scheduler` plans a
-//! step with the `blocks` that are there, the [`Executor`] computes it, `sampling` chooses tokens, `text`
-//! makes them readable; `worker` is the loop around it.
+//! step with the `blocks` that are there, `drafting` guesses ahead, the [`Executor`] computes it, `sampling`
+//! chooses tokens, `text` makes them readable; `worker` is the loop around it.
 
 mod blocks;
 mod config;
 mod cpu;
 mod door;
+mod drafting;
 mod engine;
 mod error;
 mod executor;
@@ -52,12 +53,14 @@ mod worker;
 pub use blocks::{BlockHash, KvEvent, KvEventBatch};
 pub use config::EngineConfig;
 pub use cpu::{CpuExecutor, blocks_for_memory};
+pub use drafting::SpeculationConfig;
 pub use engine::{Engine, Stepper};
 pub use error::{RefusalKind, StartError, SubmitError};
-pub use executor::{ExecuteError, Executor};
+pub use executor::{ExecuteError, Executor, Executors};
 pub use generation::Generation;
 pub use metrics::Metrics;
 pub use request::{
     FinishReason, Format, Priority, Request, Sampling, StopMatch, Token, TokenLogprob, Update,
 };
+pub use speculation::{Drafters, LawSpec};
 pub use vocabulary::Vocabulary;

@@ -74,6 +74,9 @@ pub struct Sampling {
     pub skip_special_tokens: bool,
     /// What the text must look like.
     pub format: Format,
+    /// Most tokens to draft in one step; 0 turns speculation off for this request. `None`: as many as
+    /// the engine finds worth it. The text is the same in any case.
+    pub speculative_depth: Option<usize>,
 }
 
 impl Default for Sampling {
@@ -99,6 +102,7 @@ impl Default for Sampling {
             prompt_logprobs: None,
             skip_special_tokens: true,
             format: Format::Text,
+            speculative_depth: None,
         }
     }
 }

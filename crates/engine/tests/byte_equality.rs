@@ -1,5 +1,5 @@
 //! The promise of batch invariance: tokens and log-probabilities are the same to the last bit, however a
-//! request is batched, chunked, helped by the cache, or preempted and computed again.
+//! request is batched, chunked, helped by the cache, preempted and computed again, or speculated.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use common::{Answer, Random, request};
 use forespeak_engine::{
-    CpuExecutor, Engine, EngineConfig, Executor, Request, Sampling, Vocabulary,
+    CpuExecutor, Drafters, Engine, EngineConfig, Executors, LawSpec, Request, Sampling,
+    SpeculationConfig, Vocabulary,
 };
 use model::{BLOCK_TOKENS, Compute, KvType, LoadOptions, LoadedModel, Model, ModelSource, Tier};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
@@ -28,10 +29,14 @@ struct Way {
     warm: bool,
     /// Whether blocks run out on the way.
     tight: bool,
+    /// Who guesses ahead.
+    drafters: Drafters,
 }
 
 /// Makes executors for one model, with room for so many blocks.
-type Make<'a> = &'a dyn Fn(usize) -> Box<dyn Executor>;
+type Make<'a> = &'a dyn Fn(usize) -> Executors;
+
+const DEPTH: usize = 4;
 
 fn requests(vocab: usize) -> Vec<Request> {
     let mut random = Random(3);
@@ -81,6 +86,10 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
         max_num_seqs: way.batch,
         max_num_batched_tokens: way.chunk.max(way.batch),
         enable_prefix_caching: way.warm,
+        speculation: SpeculationConfig {
+            drafters: way.drafters,
+            law: LawSpec::Fixed(DEPTH),
+        },
         ..EngineConfig::default()
     };
     let (engine, mut stepper) =
@@ -104,7 +113,11 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
     if way.warm && !way.tight {
         assert!(answers.iter().all(|a| a.cached_tokens > 0), "{way:?}");
     }
-    if way.tight && way.batch > 1 {
+    if way.drafters == Drafters::Model || (way.drafters == Drafters::Ngram && way.warm) {
+        assert!(engine.metrics().accepted_tokens() > 0, "{way:?}");
+    }
+    // Guesses let answers end at different times, so that blocks may suffice after all.
+    if way.tight && way.batch > 1 && way.drafters == Drafters::Off {
         assert!(engine.metrics().preemptions() > 0, "{way:?}");
     }
     answers
@@ -115,25 +128,26 @@ const PLAIN: Way = Way {
     chunk: 1024,
     warm: false,
     tight: false,
+    drafters: Drafters::Off,
 };
 
 fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[Answer]) {
     assert!(expected.iter().all(|a| a.ids().len() == ANSWER));
-    for batch in [1, 3, 8] {
-        for chunk in [7, 16, 40] {
-            for (warm, tight) in [(false, false), (true, false), (false, true), (true, true)] {
-                let way = Way {
-                    batch,
-                    chunk,
-                    warm,
-                    tight,
-                };
-                for (i, (got, expected)) in answers(make, vocabulary, way)
-                    .iter()
-                    .zip(expected)
-                    .enumerate()
-                {
-                    assert_eq!(got.essence(), expected.essence(), "request {i}, {way:?}");
+    for drafters in [Drafters::Off, Drafters::Ngram, Drafters::Model] {
+        for batch in [1, 3, 8] {
+            for chunk in [7, 16, 40] {
+                for (warm, tight) in [(false, false), (true, false), (false, true), (true, true)] {
+                    let way = Way {
+                        batch,
+                        chunk,
+                        warm,
+                        tight,
+                        drafters,
+                    };
+                    let got = answers(make, vocabulary, way);
+                    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+                        assert_eq!(got.essence(), expected.essence(), "request {i}, {way:?}");
+                    }
                 }
             }
         }
@@ -143,7 +157,10 @@ fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[
 #[test]
 fn the_hash_lm_answers_the_same_in_every_way() {
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(ToyVocabulary);
-    let make = |blocks| -> Box<dyn Executor> { Box::new(HashLm::new(blocks)) };
+    let make = |blocks| Executors {
+        target: Box::new(HashLm::new(blocks)),
+        draft: Some(Box::new(HashLm::drafter(blocks, 80))),
+    };
     let expected = answers(&make, &vocabulary, PLAIN);
     check_all_ways(&make, &vocabulary, &expected);
 }
@@ -154,9 +171,15 @@ fn check_model(format: TinyFormat, kv_type: KvType) {
     for threads in [1, 2] {
         let (model, tokenizer, _) = load(format, threads).into_parts();
         let model = Arc::new(model);
+        // The same weights, rounded: a drafter that is right more often than not.
+        let draft = Arc::new(load(TinyFormat::Q8_0, threads).model);
         let vocabulary: Arc<dyn Vocabulary> = tokenizer;
-        let make = |blocks| -> Box<dyn Executor> {
-            Box::new(CpuExecutor::new(Arc::clone(&model), blocks, kv_type).unwrap())
+        let make = |blocks| {
+            let executor = |model| CpuExecutor::new(Arc::clone(model), blocks, kv_type).unwrap();
+            Executors {
+                target: Box::new(executor(&model)),
+                draft: Some(Box::new(executor(&draft))),
+            }
         };
         let expected = expected.get_or_insert_with(|| answers(&make, &vocabulary, PLAIN));
         check_all_ways(&make, &vocabulary, expected);

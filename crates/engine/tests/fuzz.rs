@@ -1,5 +1,5 @@
-//! Random traffic over the hash-LM: whatever arrives, whenever, with however few blocks, every answer
-//! must be the one the request gets when it is alone.
+//! Random traffic over the hash-LM: whatever arrives, whenever, with however few blocks, and however it
+//! is speculated, every answer must be the one the request gets when it is alone and nothing is guessed.
 //!
 //! A failing case prints its seed; `FUZZ_SEED=<seed> cargo test -p forespeak-engine --test fuzz` does it
 //! again, step by step the same. `FUZZ_CASES` sets how many cases are tried.
@@ -12,7 +12,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use common::{Answer, Random, request};
-use forespeak_engine::{Engine, EngineConfig, Generation, Priority, Request, Sampling};
+use forespeak_engine::{
+    Drafters, Engine, EngineConfig, Executor, Executors, Generation, LawSpec, Priority, Request,
+    Sampling, SpeculationConfig,
+};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
 const CASES: u64 = 1500;
@@ -42,6 +45,8 @@ fn every_answer_is_that_of_the_request_alone() {
     assert!(total.preempted > cases / 4, "{total:?}");
     assert!(total.cached > cases / 4, "{total:?}");
     assert!(total.cancelled > cases / 4, "{total:?}");
+    assert!(total.accepted > cases * 8, "{total:?}");
+    assert!(total.drafted > total.accepted + cases * 8, "{total:?}");
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +55,8 @@ struct Tally {
     cancelled: u64,
     preempted: u64,
     cached: u64,
+    drafted: u64,
+    accepted: u64,
     steps: u64,
 }
 
@@ -59,6 +66,8 @@ impl Tally {
         self.cancelled += other.cancelled;
         self.preempted += other.preempted;
         self.cached += other.cached;
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
         self.steps += other.steps;
     }
 }
@@ -71,7 +80,39 @@ fn config(random: &mut Random) -> EngineConfig {
         max_num_seqs: seqs,
         max_num_batched_tokens: seqs.max(random.range(1, 64)),
         enable_prefix_caching: !random.one_in(8),
+        speculation: any_speculation(random),
         ..EngineConfig::default()
+    }
+}
+
+fn any_speculation(random: &mut Random) -> SpeculationConfig {
+    let laws = [
+        "fixed:1",
+        "fixed:3",
+        "fixed:8",
+        "fixed:16",
+        "goodput",
+        "threshold:0.1",
+    ];
+    let drafters = [
+        Drafters::Off,
+        Drafters::Auto,
+        Drafters::Model,
+        Drafters::Ngram,
+    ];
+    SpeculationConfig {
+        drafters: random.pick(&drafters),
+        law: random.pick(&laws).parse::<LawSpec>().unwrap(),
+    }
+}
+
+/// The hash-LM, with or without a drafter that is right now and then.
+fn executors(random: &mut Random, blocks: usize) -> Executors {
+    let right_percent = random.pick(&[None, Some(0), Some(60), Some(90), Some(100)]);
+    Executors {
+        target: Box::new(HashLm::new(blocks)),
+        draft: right_percent
+            .map(|percent| -> Box<dyn Executor> { Box::new(HashLm::drafter(blocks, percent)) }),
     }
 }
 
@@ -121,6 +162,7 @@ fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usize) -> Reque
         ignore_eos: random.one_in(2),
         logprobs: random.pick(&[None, None, Some(0), Some(3)]),
         prompt_logprobs: random.pick(&[None, None, None, Some(2)]),
+        speculative_depth: random.pick(&[None, None, None, Some(0), Some(2)]),
         ..Sampling::default()
     };
     Request {
@@ -138,6 +180,7 @@ fn alone(config: &EngineConfig, request: &Request) -> Answer {
         enable_prefix_caching: false,
         max_model_len: config.longest_sequence(),
         num_blocks: 200,
+        speculation: SpeculationConfig::OFF,
         ..config.clone()
     };
     let lm = Box::new(HashLm::new(config.num_blocks));
@@ -151,9 +194,9 @@ fn case(seed: u64) -> Tally {
     let random = &mut Random(seed);
     let config = config(random);
     let texts: Vec<Vec<u32>> = (0..2).map(|_| random.tokens(80)).collect();
-    let lm = Box::new(HashLm::new(config.num_blocks));
+    let executors = executors(random, config.num_blocks);
     let (engine, mut stepper) =
-        Engine::manual(config.clone(), lm, Arc::new(ToyVocabulary)).unwrap();
+        Engine::manual(config.clone(), executors, Arc::new(ToyVocabulary)).unwrap();
     let mut tally = Tally::default();
 
     let arrivals = random.range(1, 14);
@@ -161,6 +204,11 @@ fn case(seed: u64) -> Tally {
     let mut pending: Vec<Request> = (0..arrivals)
         .map(|_| any_request(random, &texts, config.longest_sequence()))
         .collect();
+    // Who asks the same again gets the same again: lookups find it.
+    for _ in 0..random.range(0, 4) {
+        let again = random.pick(&pending);
+        pending.push(again);
+    }
     let work: usize = pending
         .iter()
         .map(|r| r.sampling.n * (r.prompt.len() + r.sampling.max_tokens.unwrap_or(200) + 1))
@@ -180,6 +228,9 @@ fn case(seed: u64) -> Tally {
         if random.one_in(100) {
             engine.reset_prefix_cache();
         }
+        if random.one_in(60) {
+            engine.set_speculation(any_speculation(random));
+        }
         if !stepper.step() && pending.is_empty() {
             break;
         }
@@ -197,6 +248,8 @@ fn case(seed: u64) -> Tally {
         tally.cached += u64::from(answer.cached_tokens > 0);
     }
     tally.preempted = engine.metrics().preemptions();
+    tally.drafted = engine.metrics().draft_tokens();
+    tally.accepted = engine.metrics().accepted_tokens();
     assert_eq!(engine.metrics().kv_cache_usage(), 0.0, "blocks leaked");
     assert_eq!(engine.metrics().running(), 0);
     assert_eq!(engine.metrics().waiting(), 0);

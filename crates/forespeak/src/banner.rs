@@ -27,6 +27,7 @@ pub(crate) struct Banner {
     pub(crate) needs_key: bool,
     pub(crate) chats: bool,
     pub(crate) kv_events: Option<String>,
+    pub(crate) drafts: String,
 }
 
 impl fmt::Display for Banner {
@@ -48,6 +49,7 @@ impl fmt::Display for Banner {
             "  KV cache   {} tokens in {} ({}), {} tokens a request at most",
             self.kv_tokens, self.kv_bytes, self.kv_dtype, self.max_model_len
         )?;
+        writeln!(out, "  drafts     {}", self.drafts)?;
         if let Some(endpoint) = &self.kv_events {
             writeln!(out, "  KV events  {endpoint}")?;
         }
@@ -109,6 +111,7 @@ mod tests {
             needs_key: true,
             chats: true,
             kv_events: None,
+            drafts: "off".into(),
         }
     }
 

@@ -1,13 +1,25 @@
-//! The model inside the binary.
+//! The pair of models inside the binary.
 
-/// Its name, for clients.
+/// The target's name, for clients.
 pub(crate) const NAME: &str = "forespeak-target";
 
-/// Its GGUF file, if this binary was built with it.
-pub(crate) fn gguf() -> Option<&'static [u8]> {
+/// The draft's name, for errors.
+pub(crate) const DRAFT_NAME: &str = "forespeak-draft";
+
+/// Their GGUF files.
+pub(crate) struct Pair {
+    pub(crate) target: &'static [u8],
+    pub(crate) draft: &'static [u8],
+}
+
+/// The pair, if this binary was built with it.
+pub(crate) fn pair() -> Option<Pair> {
     #[cfg(has_bundled_model)]
     {
-        Some(include_bytes!("../../../models/forespeak-target.gguf"))
+        Some(Pair {
+            target: include_bytes!("../../../models/forespeak-target.gguf"),
+            draft: include_bytes!("../../../models/forespeak-draft.gguf"),
+        })
     }
     #[cfg(not(has_bundled_model))]
     {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use speculation::{Drafters, LawSpec};
 
 use crate::size::ByteSize;
 
@@ -41,7 +42,9 @@ const SERVE_EXAMPLES: &str = "Examples:
   forespeak serve --listen 0.0.0.0:8080 --api-key-file keys.txt
       open to the network, for those who have a key
   forespeak serve --kv-cache-memory 2GiB --kv-dtype int8
-      more conversations in the same memory";
+      more conversations in the same memory
+  forespeak serve --model target.gguf --draft small.gguf
+      the small model guesses ahead, the other one verifies: the same text, sooner";
 
 const ENGINE_EXAMPLES: &str = "Examples:
   forespeak engine --model model.gguf --listen 0.0.0.0:8000
@@ -57,6 +60,8 @@ pub(crate) struct ServeOptions {
     pub(crate) model: ModelOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationOptions,
     #[command(flatten)]
     pub(crate) kv_events: KvEventOptions,
     /// How log lines look
@@ -142,6 +147,31 @@ pub(crate) struct EngineOptions {
     /// Forget prefixes instead of sharing them between requests
     #[arg(long, env = "FORESPEAK_NO_PREFIX_CACHING")]
     pub(crate) no_prefix_caching: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Speculation (faster, never another text)")]
+pub(crate) struct SpeculationOptions {
+    /// A small model that drafts for the other, with the same tokenizer [default: the bundled one for the
+    /// bundled model]
+    #[arg(long, value_name = "PATH", env = "FORESPEAK_DRAFT")]
+    pub(crate) draft: Option<PathBuf>,
+    /// Who drafts: auto, model, ngram (looks up what the text said before) or off
+    #[arg(
+        long,
+        value_name = "WHO",
+        default_value = "auto",
+        env = "FORESPEAK_DRAFTER"
+    )]
+    pub(crate) drafter: Drafters,
+    /// How deep: goodput follows what it measures, threshold follows acceptance alone, fixed:K is fixed
+    #[arg(
+        long,
+        value_name = "LAW",
+        default_value = "goodput",
+        env = "FORESPEAK_SPECULATION"
+    )]
+    pub(crate) speculation: LawSpec,
 }
 
 #[derive(Debug, Args)]
@@ -249,6 +279,12 @@ mod tests {
             "2.5",
             "--tier",
             "avx2",
+            "--draft",
+            "d.gguf",
+            "--drafter",
+            "model",
+            "--speculation",
+            "fixed:3",
         ])
         .unwrap();
         let Command::Serve(options) = cli.command else {
@@ -260,6 +296,8 @@ mod tests {
         assert_eq!(options.model.quantize, Some(QuantizeTo::Q4K));
         assert_eq!(options.http.drain_timeout, Duration::from_millis(2500));
         assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
+        assert_eq!(options.speculation.drafter, Drafters::Model);
+        assert_eq!(options.speculation.speculation, LawSpec::Fixed(3));
     }
 
     #[test]
@@ -269,6 +307,8 @@ mod tests {
             ["serve", "--listen", "here"],
             ["serve", "--kv-cache-memory", "lots"],
             ["serve", "--drain-timeout", "-1"],
+            ["serve", "--drafter", "crystal-ball"],
+            ["serve", "--speculation", "fixed:99"],
         ] {
             let arguments = std::iter::once("forespeak").chain(arguments);
             assert!(Cli::try_parse_from(arguments).is_err());

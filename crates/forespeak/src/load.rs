@@ -1,61 +1,94 @@
-//! From flags to a model in memory, with a bar that shows how far it is.
+//! From flags to models in memory, with a bar that shows how far it is.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{Compute, LoadOptions, LoadedModel, Model, ModelSource, Progress, Quantize, Tier};
+use speculation::Drafters;
 
 use crate::bundled;
-use crate::cli::{CpuTier, EngineOptions, ModelOptions, QuantizeTo};
+use crate::cli::{CpuTier, ModelOptions, QuantizeTo, ServeOptions};
 use crate::commands::CommandError;
 use crate::machine::physical_cores;
 
-/// A model, and what it computes with.
+/// A model, the one that drafts for it, and what they compute with.
 pub(crate) struct Loaded {
     pub(crate) model: LoadedModel,
+    pub(crate) draft: Option<LoadedModel>,
     /// The name it is served under unless another was given.
     pub(crate) name: String,
     pub(crate) compute: Arc<Compute>,
 }
 
-pub(crate) fn load(options: &ModelOptions, engine: &EngineOptions) -> Result<Loaded, CommandError> {
-    let (source, name) = source(options)?;
+pub(crate) fn load(options: &ServeOptions) -> Result<Loaded, CommandError> {
+    let (source, name) = source(&options.model)?;
+    let draft_source = draft_source(options)?;
     let chat_template = options
+        .model
         .chat_template
         .as_deref()
         .map(read_template)
         .transpose()?;
-    let tier = engine.tier.map_or_else(Tier::detect, tier);
-    let threads = engine.threads.unwrap_or_else(physical_cores);
+    let tier = options.engine.tier.map_or_else(Tier::detect, tier);
+    let threads = options.engine.threads.unwrap_or_else(physical_cores);
     let compute = Arc::new(Compute::new(tier, threads));
 
     let bar = progress_bar();
-    let model = Model::load(
-        &source,
-        &LoadOptions {
-            quantize: options.quantize.map(quantize),
+    let read = |source: &ModelSource, chat_template| {
+        let options = LoadOptions {
+            quantize: options.model.quantize.map(quantize),
             chat_template,
             compute: Arc::clone(&compute),
             progress: &|progress: Progress<'_>| {
                 bar.set_length(progress.total as u64);
                 bar.set_position(progress.done as u64);
             },
-        },
-    )?;
+        };
+        Model::load(source, &options)
+    };
+    let model = read(&source, chat_template)?;
+    let draft = draft_source.map(|source| read(&source, None)).transpose()?;
     bar.finish_and_clear();
+    let difference = draft
+        .as_ref()
+        .and_then(|draft| model.tokenizer.first_difference(&draft.tokenizer));
+    if let Some(difference) = difference {
+        return Err(CommandError::OtherTokenizer { difference });
+    }
     Ok(Loaded {
         model,
+        draft,
         name,
         compute,
     })
+}
+
+/// The draft model, if anybody would ask it.
+fn draft_source(options: &ServeOptions) -> Result<Option<ModelSource>, CommandError> {
+    let speculation = &options.speculation;
+    if matches!(speculation.drafter, Drafters::Off | Drafters::Ngram) {
+        return Ok(None);
+    }
+    let own = speculation.draft.clone().map(ModelSource::Path);
+    let bundled = || {
+        let pair = bundled::pair().filter(|_| options.model.model.is_none())?;
+        Some(ModelSource::Bytes {
+            name: bundled::DRAFT_NAME,
+            bytes: pair.draft,
+        })
+    };
+    match own.or_else(bundled) {
+        None if speculation.drafter == Drafters::Model => Err(CommandError::NoDraft),
+        source => Ok(source),
+    }
 }
 
 fn source(options: &ModelOptions) -> Result<(ModelSource, String), CommandError> {
     match &options.model {
         Some(path) => Ok((ModelSource::Path(path.clone()), name_of(path))),
         None => {
-            let bytes = bundled::gguf().ok_or(CommandError::NoModel)?;
+            let bytes = bundled::pair().ok_or(CommandError::NoModel)?.target;
             let name = bundled::NAME;
             Ok((ModelSource::Bytes { name, bytes }, name.to_owned()))
         }

@@ -38,6 +38,11 @@ impl Chain {
         &self.hashes
     }
 
+    /// What keeps it apart from chains of other tenants.
+    pub(crate) fn salt(&self) -> Option<&str> {
+        self.salt.as_deref()
+    }
+
     /// The block before block `index`, `None` for the first.
     pub(super) fn parent(&self, index: usize) -> Option<BlockHash> {
         index.checked_sub(1).map(|before| self.hashes[before])

@@ -155,7 +155,12 @@ impl BlockPool {
     /// Takes all blocks from `table`. The last ones become idle first: the tail of a chain is of no use
     /// without its head, so it must go before it.
     pub(crate) fn release(&mut self, table: &mut BlockTable) {
-        for block in table.blocks.drain(..).rev() {
+        self.shrink(table, 0);
+    }
+
+    /// Takes all but the first `keep` blocks from `table`, the last ones first.
+    pub(crate) fn shrink(&mut self, table: &mut BlockTable, keep: usize) {
+        for block in table.blocks.drain(keep.min(table.blocks.len())..).rev() {
             let entry = &mut self.blocks[block as usize];
             debug_assert!(entry.holders > 0, "block {block} was freed twice");
             entry.holders -= 1;

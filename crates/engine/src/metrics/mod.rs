@@ -3,6 +3,7 @@
 mod bounds;
 mod names;
 mod observation;
+mod speculation;
 
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
@@ -16,10 +17,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use ::speculation::Decision;
+
 use crate::config::EngineConfig;
 use bounds::{DURATIONS, PREEMPTION_COUNTS, STEP_TOKENS, TOKEN_DURATIONS, one_two_five};
 use names as n;
 pub(crate) use observation::{Life, Occupancy, Outcome};
+use speculation::SpeculationMetrics;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type ConfigLabels = Vec<(&'static str, String)>;
@@ -56,6 +60,7 @@ pub struct Metrics {
     request_prompt_tokens: Histogram,
     request_generation_tokens: Histogram,
     request_preemptions: Histogram,
+    speculation: SpeculationMetrics,
 }
 
 impl Metrics {
@@ -198,6 +203,7 @@ impl Metrics {
                 "How often a choice was preempted",
                 PREEMPTION_COUNTS,
             ),
+            speculation: SpeculationMetrics::new(r),
             registry,
         }
     }
@@ -232,6 +238,24 @@ impl Metrics {
     /// Tokens generated so far.
     pub fn generation_tokens(&self) -> u64 {
         self.generation_tokens.get()
+    }
+
+    /// Tokens drafted and verified so far.
+    pub fn draft_tokens(&self) -> u64 {
+        self.speculation.draft_tokens()
+    }
+
+    /// Tokens of these that were accepted.
+    pub fn accepted_tokens(&self) -> u64 {
+        self.speculation.accepted_tokens()
+    }
+
+    pub(crate) fn decided(&self, decision: &Decision) {
+        self.speculation.decided(decision);
+    }
+
+    pub(crate) fn verified(&self, drafted: usize, accepted: usize) {
+        self.speculation.verified(drafted, accepted);
     }
 
     pub(crate) fn refused_for_queue(&self) {

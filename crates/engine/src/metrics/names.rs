@@ -28,6 +28,19 @@ pub(super) const REQUEST_PROMPT_TOKENS: &str = "vllm:request_prompt_tokens";
 pub(super) const REQUEST_GENERATION_TOKENS: &str = "vllm:request_generation_tokens";
 pub(super) const REQUEST_PREEMPTIONS: &str = "vllm:request_num_preemptions";
 
+pub(super) const SPEC_DRAFTS: &str = "vllm:spec_decode_num_drafts";
+pub(super) const SPEC_DRAFT_TOKENS: &str = "vllm:spec_decode_num_draft_tokens";
+pub(super) const SPEC_ACCEPTED_TOKENS: &str = "vllm:spec_decode_num_accepted_tokens";
+pub(super) const SPEC_ACCEPTED_BY_POSITION: &str = "vllm:spec_decode_num_accepted_tokens_per_pos";
+
+/// Ours: without it acceptance by position cannot be told when drafts differ in depth.
+pub(super) const SPEC_DRAFTED_BY_POSITION: &str = "forespeak:spec_decode_num_draft_tokens_per_pos";
+
+/// Ours: vLLM's depth is fixed.
+pub(super) const SPEC_DEPTH: &str = "forespeak:speculation_depth";
+pub(super) const SPEC_SPEEDUP: &str = "forespeak:speculation_expected_speedup";
+pub(super) const SPEC_DECISIONS: &str = "forespeak:speculation_decisions";
+
 /// Ours: vLLM does not say when a slow reader lost KV events.
 pub(super) const KV_EVENT_BATCHES_DROPPED: &str = "forespeak:kv_event_batches_dropped";
 
@@ -36,3 +49,4 @@ pub(super) const LABEL_ENGINE: &str = "engine";
 pub(super) const LABEL_REASON: &str = "reason";
 pub(super) const LABEL_SOURCE: &str = "source";
 pub(super) const LABEL_FINISHED_REASON: &str = "finished_reason";
+pub(super) const LABEL_POSITION: &str = "position";

@@ -69,25 +69,11 @@ impl Sampler {
         let raw = self.sampling.logprobs.map(|_| row.to_vec());
         let known = known.min(row.len());
         let row = &mut row[..known];
-        if self.generated < self.sampling.min_tokens {
-            for &id in &self.ends {
-                if let Some(score) = row.get_mut(id as usize) {
-                    *score = f32::NEG_INFINITY;
-                }
-            }
-        }
-        self.occurrences.apply(&self.sampling, row);
+        self.push_scores(row, 0);
         if let Some(grammar) = &mut self.grammar {
             grammar.mask(row)?;
         }
-        let choice = Choice {
-            temperature: self.sampling.temperature,
-            top_k: self.sampling.top_k,
-            top_p: self.sampling.top_p,
-            min_p: self.sampling.min_p,
-        };
-        let u = random::uniform(self.seed, self.choice, self.generated);
-        let id = choice.choose(row, u, scratch).ok_or(
+        let id = self.choose(row, 0, scratch).ok_or(
             "no token is possible: the model's scores are not numbers, or all are excluded",
         )?;
         let completes_format = match &mut self.grammar {
@@ -104,6 +90,46 @@ impl Sampler {
             },
             completes_format,
         })
+    }
+
+    /// What would most likely be chosen `ahead` tokens from now, going by a draft model's scores: the same
+    /// draw falls on the same token wherever both models agree. What only the tokens in between decide
+    /// (their penalties, the grammar) is left out; then a guess may be wrong, which costs time only. The
+    /// row is spent.
+    pub(crate) fn guess(
+        &self,
+        row: &mut [f32],
+        ahead: usize,
+        known: usize,
+        scratch: &mut Scratch,
+    ) -> Option<u32> {
+        let known = known.min(row.len());
+        let row = &mut row[..known];
+        self.push_scores(row, ahead);
+        self.choose(row, ahead, scratch)
+    }
+
+    /// Applies `min_tokens`, bias and penalties.
+    fn push_scores(&self, row: &mut [f32], ahead: usize) {
+        if self.generated + ahead < self.sampling.min_tokens {
+            for &id in &self.ends {
+                if let Some(score) = row.get_mut(id as usize) {
+                    *score = f32::NEG_INFINITY;
+                }
+            }
+        }
+        self.occurrences.apply(&self.sampling, row);
+    }
+
+    fn choose(&self, row: &[f32], ahead: usize, scratch: &mut Scratch) -> Option<u32> {
+        let choice = Choice {
+            temperature: self.sampling.temperature,
+            top_k: self.sampling.top_k,
+            top_p: self.sampling.top_p,
+            min_p: self.sampling.min_p,
+        };
+        let u = random::uniform(self.seed, self.choice, self.generated + ahead);
+        choice.choose(row, u, scratch)
     }
 }
 

@@ -129,6 +129,47 @@ impl Scheduler {
         }
     }
 
+    /// Rows that a planned step has left.
+    pub(crate) fn rows_left(&self, plan: &StepPlan) -> usize {
+        let planned: usize = plan.work.iter().map(|work| work.rows.len()).sum();
+        self.limits.rows.saturating_sub(planned)
+    }
+
+    /// Positions behind a sequence's last token that have a block, or could have one without taking it
+    /// from anybody.
+    pub(crate) fn room_ahead(&self, id: SeqId) -> usize {
+        self.sequences.get(&id).map_or(0, |sequence| {
+            let spare = self.pool.available() * BLOCK_TOKENS;
+            (sequence.table.capacity() + spare).saturating_sub(sequence.tokens.len())
+        })
+    }
+
+    /// Lends a sequence blocks for `wanted` positions behind its last token, and says how many it has now.
+    /// Nobody loses a block for it. [`Scheduler::take_back`] ends the loan.
+    pub(crate) fn lend(&mut self, id: SeqId, wanted: usize) -> usize {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return 0;
+        };
+        let blocks = (sequence.tokens.len() + wanted).div_ceil(BLOCK_TOKENS);
+        let more = blocks.saturating_sub(sequence.table.len());
+        if more > 0 {
+            let affordable = more.min(self.pool.available());
+            // Never more than are there.
+            let _ = self.pool.allocate(&mut sequence.table, affordable);
+        }
+        let room = sequence.table.capacity();
+        room.saturating_sub(sequence.tokens.len()).min(wanted)
+    }
+
+    /// Takes back the blocks that a sequence does not need for its tokens: whatever was computed behind
+    /// them is void.
+    pub(crate) fn take_back(&mut self, id: SeqId) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            let needed = sequence.tokens.len().div_ceil(BLOCK_TOKENS);
+            self.pool.shrink(&mut sequence.table, needed);
+        }
+    }
+
     /// Sequences in the steps.
     pub(crate) fn running(&self) -> usize {
         self.running.len()

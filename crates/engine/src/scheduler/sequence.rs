@@ -41,7 +41,7 @@ pub(crate) struct Sequence {
     /// Tokens whose keys and values are in the blocks.
     pub(crate) computed: usize,
     pub(crate) table: BlockTable,
-    pub(super) chain: Chain,
+    pub(crate) chain: Chain,
     /// Blocks that were offered to the cache, or came out of it.
     pub(super) published: usize,
     pub(super) max_chunk: usize,

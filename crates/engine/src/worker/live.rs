@@ -212,6 +212,16 @@ impl LiveRequest {
         self.choices.iter().all(|choice| choice.max_tokens == 0)
     }
 
+    /// Most tokens that may be guessed ahead for a choice. The last token of an answer needs no guess: it
+    /// comes behind those that were guessed right.
+    pub(super) fn guesses_allowed(&self, index: usize) -> usize {
+        self.choices.get(index).map_or(0, |choice| {
+            let left = choice.max_tokens.saturating_sub(choice.generated);
+            let allowed = self.sampling.speculative_depth.unwrap_or(usize::MAX);
+            left.saturating_sub(1).min(allowed)
+        })
+    }
+
     /// Notes when a token was chosen.
     pub(super) fn clock_token(&mut self, index: usize, now: Instant) -> Option<Since> {
         let choice = self.choices.get_mut(index)?;

@@ -1,13 +1,14 @@
 //! The engine's thread: it owns all state and does one step after another.
 //!
 //! ```text
-//! messages -> plan -> execute -> sample -> commit -> emit -> messages …
+//! messages -> plan -> draft -> execute -> sample -> commit -> emit -> messages …
 //! ```
 //! With nothing to do it sleeps on its door. What goes wrong stays where it went wrong: a failing step
 //! fails the requests in it, a failing choice its request. If the bookkeeping itself should panic, all
 //! requests fail and it begins anew with empty blocks.
 
 mod live;
+mod speculate;
 mod step;
 
 use std::any::Any;
@@ -23,7 +24,8 @@ use tokio::sync::mpsc;
 use crate::blocks::{BlockPool, KvEventBatch};
 use crate::config::EngineConfig;
 use crate::door::{Message, RequestKey, Submission};
-use crate::executor::Executor;
+use crate::drafting::Drafting;
+use crate::executor::{Executor, Executors};
 use crate::metrics::{Metrics, Occupancy, Outcome};
 use crate::request::Update;
 use crate::sampling::Scratch;
@@ -44,6 +46,7 @@ pub(crate) struct Worker {
     metrics: Arc<Metrics>,
     events: Option<mpsc::Sender<KvEventBatch>>,
     scheduler: Scheduler,
+    drafting: Drafting,
     requests: HashMap<RequestKey, LiveRequest>,
     /// Whose choice a sequence is.
     owners: HashMap<SeqId, (RequestKey, usize)>,
@@ -75,7 +78,7 @@ pub(crate) enum Next {
 impl Worker {
     pub(crate) fn new(
         config: &EngineConfig,
-        executor: Box<dyn Executor>,
+        executors: Executors,
         vocabulary: Arc<dyn Vocabulary>,
         messages: Receiver<Message>,
         metrics: Arc<Metrics>,
@@ -83,11 +86,17 @@ impl Worker {
     ) -> Self {
         Self {
             config: config.clone(),
-            executor,
+            executor: executors.target,
             vocabulary,
             messages,
             metrics,
             scheduler: empty_scheduler(config),
+            drafting: Drafting::new(
+                config.speculation,
+                executors.draft,
+                config.num_blocks,
+                config.max_num_batched_tokens,
+            ),
             events,
             requests: HashMap::new(),
             owners: HashMap::new(),
@@ -141,6 +150,7 @@ impl Worker {
             Message::Submit(submission) => self.take(*submission),
             Message::Cancel(key) => self.end_request(key, Outcome::Abort),
             Message::ResetPrefixCache => self.scheduler.pool.clear_cache(),
+            Message::Speculate(config) => self.drafting.configure(config),
             Message::Drain => self.ending = self.ending.max(Ending::WhenDone),
             Message::Stop => self.ending = Ending::Now,
         }
@@ -192,10 +202,20 @@ impl Worker {
         for (index, choice) in request.choices.iter().enumerate() {
             if !choice.finished {
                 self.metrics.ended(outcome, &request.life(index, now));
-                self.scheduler.remove(choice.sequence);
-                self.owners.remove(&choice.sequence);
+                self.release(choice.sequence);
             }
         }
+    }
+
+    /// Takes a sequence out, with all that is kept for it.
+    fn release(&mut self, id: SeqId) {
+        if let Some(sequence) = self.scheduler.sequence(id) {
+            let answer = sequence.tokens.get(sequence.prompt_len..);
+            let answer = answer.unwrap_or_default();
+            self.drafting.ended(id, sequence.chain.salt(), answer);
+        }
+        self.scheduler.remove(id);
+        self.owners.remove(&id);
     }
 
     fn fail_all(&mut self, error: &str) {
@@ -211,6 +231,7 @@ impl Worker {
         );
         self.scheduler = empty_scheduler(&self.config);
         self.scheduler.pool.clear_cache();
+        self.drafting.begin_anew();
         self.owners.clear();
         self.fail_all(&format!("the engine failed: {error}"));
     }

@@ -3,32 +3,45 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use speculation::verify::{Settled, Verification};
+
 use super::live::{End, LiveRequest, Since};
+use super::speculate::{Guess, Guesses};
 use super::{Worker, panic_text};
 use crate::door::RequestKey;
 use crate::request::{FinishReason, Token, Update};
 use crate::sampling::logprob;
-use crate::scheduler::{StepPlan, Work};
+use crate::scheduler::{SeqId, StepPlan, Work};
+
+/// A token was chosen and told.
+struct Taken {
+    token: u32,
+    /// Its choice is complete.
+    ended: bool,
+}
 
 impl Worker {
     /// Plans, computes, chooses tokens and tells the callers.
     pub(super) fn plan_and_execute(&mut self) {
+        let began = Instant::now();
         let plan = self.scheduler.plan();
         self.note(&plan);
         if plan.work.is_empty() {
             self.give_up_on_first_waiting();
             return;
         }
-        let wanted = self.fill_batch(&plan);
+        let mut guesses = self.guess(&plan);
+        let wanted = self.fill_batch(&plan, &guesses);
         self.metrics.stepped(self.batch.rows());
         match self.execute() {
             Ok(()) => {
                 let now = Instant::now();
                 let mut row = 0;
-                for (work, wanted) in plan.work.iter().zip(wanted) {
-                    self.settle(work, row, now);
+                for (index, (work, wanted)) in plan.work.iter().zip(wanted).enumerate() {
+                    self.settle(work, guesses.of_mut(index), row, now);
                     row += wanted;
                 }
+                self.learn(&plan, &guesses, began.elapsed());
             }
             Err(error) => {
                 tracing::error!(error, "a step failed");
@@ -50,6 +63,7 @@ impl Worker {
                 && let Some(request) = self.requests.get_mut(&key)
                 && let Some(choice) = request.choices.get_mut(index)
             {
+                self.drafting.preempted(*id);
                 choice.preemptions += 1;
                 tracing::debug!(request = %request.id, choice = index, "preempted");
             }
@@ -84,33 +98,40 @@ impl Worker {
     }
 
     /// Lays the plan's rows out for the executor. For each sequence, how many rows of scores it wants.
-    fn fill_batch(&mut self, plan: &StepPlan) -> Vec<usize> {
+    fn fill_batch(&mut self, plan: &StepPlan, guesses: &Guesses) -> Vec<usize> {
         self.batch.clear();
         let mut wanted = Vec::with_capacity(plan.work.len());
-        for work in &plan.work {
+        let mut with_draft = Vec::new();
+        for (index, work) in plan.work.iter().enumerate() {
             let Some(sequence) = self.scheduler.sequence(work.id) else {
                 wanted.push(0);
                 continue;
             };
-            let rows = self.batch.push(
-                &sequence.tokens[work.rows.clone()],
-                work.rows.start,
-                sequence.table.as_slice(),
-            );
+            let mut tokens = &sequence.tokens[work.rows.clone()];
+            let draft = guesses.draft(index);
+            if !draft.is_empty() {
+                with_draft.clear();
+                with_draft.extend_from_slice(tokens);
+                with_draft.extend_from_slice(draft);
+                tokens = &with_draft;
+            }
+            let table = sequence.table.as_slice();
+            let rows = self.batch.push(tokens, work.rows.start, table);
             let scored = self.scored_rows(work);
             for position in scored.clone() {
                 self.batch.want(rows.start + (position - work.rows.start));
             }
-            if work.reaches_end {
-                self.batch.want(rows.end - 1);
+            let choosing = if work.reaches_end { 1 + draft.len() } else { 0 };
+            for row in rows.end - choosing..rows.end {
+                self.batch.want(row);
             }
-            wanted.push(scored.len() + usize::from(work.reaches_end));
+            wanted.push(scored.len() + choosing);
         }
         wanted
     }
 
     /// Positions in `work` whose scores become log-probabilities of the prompt.
-    fn scored_rows(&self, work: &Work) -> std::ops::Range<usize> {
+    pub(super) fn scored_rows(&self, work: &Work) -> std::ops::Range<usize> {
         let unscored = match self.owners.get(&work.id) {
             Some((key, 0)) => self.requests.get(key).map(LiveRequest::unscored),
             _ => None,
@@ -136,8 +157,10 @@ impl Worker {
         }
     }
 
-    /// Takes a sequence's results, which begin at `row` of the logits.
-    fn settle(&mut self, work: &Work, row: usize, now: Instant) {
+    /// Takes a sequence's results, which begin at `row` of the logits. Behind a guess there is one row more
+    /// for each of its tokens: each gives the token that comes there without any guess, and counts while
+    /// all tokens before it were guessed right.
+    fn settle(&mut self, work: &Work, guess: Option<&mut Guess>, row: usize, now: Instant) {
         let Some(&(key, index)) = self.owners.get(&work.id) else {
             return;
         };
@@ -165,10 +188,36 @@ impl Worker {
             self.finish(key, index, (FinishReason::Length, None), now);
             return;
         }
-        let Some(choice) = request.choices.get_mut(index) else {
+        let mut rows = work.rows.len();
+        let Some(guess) = guess else {
+            self.settle_row(work.id, rows, last, now);
             return;
         };
-        let scores = self.logits.row_mut(last);
+        let mut walk = Verification::new(&guess.tokens);
+        let mut ended = false;
+        while let Some(ahead) = walk.row().filter(|_| !ended) {
+            let Some(settled) = self.settle_row(work.id, rows, last + ahead, now) else {
+                return;
+            };
+            ended = settled.ended;
+            // Behind an end nothing is verified: those guesses were neither right nor wrong.
+            guess.verified = match walk.settle(settled.token) {
+                Settled::Accepted if ended => walk.accepted(),
+                _ => guess.tokens.len(),
+            };
+            guess.accepted = walk.accepted();
+            rows = 1;
+        }
+        self.scheduler.take_back(work.id);
+    }
+
+    /// Chooses a token from one row of the logits, and counts `rows` more rows as computed. `None` if that
+    /// failed, and the request with it.
+    fn settle_row(&mut self, id: SeqId, rows: usize, row: usize, now: Instant) -> Option<Taken> {
+        let &(key, index) = self.owners.get(&id)?;
+        let request = self.requests.get_mut(&key)?;
+        let choice = request.choices.get_mut(index)?;
+        let scores = self.logits.row_mut(row);
         let known = self.vocabulary.vocab_size();
         let scratch = &mut self.scratch;
         let sampled = catch_unwind(AssertUnwindSafe(|| {
@@ -177,18 +226,24 @@ impl Worker {
         .unwrap_or_else(|panic| Err(panic_text(panic.as_ref())));
         let chosen = match sampled {
             Ok(chosen) => chosen,
-            Err(error) => return self.fail(key, &format!("choosing a token failed: {error}")),
+            Err(error) => {
+                self.fail(key, &format!("choosing a token failed: {error}"));
+                return None;
+            }
         };
-        self.scheduler
-            .commit(work.id, work.rows.len(), &[chosen.token.id]);
+        let token = chosen.token.id;
+        self.scheduler.commit(id, rows, &[token]);
         match request.clock_token(index, now) {
             Some(Since::Submission(time)) => self.metrics.first_token(time),
             Some(Since::LastToken(time)) => self.metrics.next_token(time),
             None => {}
         }
-        if let Some(end) = request.take_token(index, chosen, self.vocabulary.as_ref()) {
+        let end = request.take_token(index, chosen, self.vocabulary.as_ref());
+        let ended = end.is_some();
+        if let Some(end) = end {
             self.finish(key, index, end, now);
         }
+        Some(Taken { token, ended })
     }
 
     fn score_prompt(
@@ -221,12 +276,12 @@ impl Worker {
         let outcome = end.0.into();
         request.finish(index, end);
         self.metrics.ended(outcome, &request.life(index, now));
-        if let Some(choice) = request.choices.get(index) {
-            self.scheduler.remove(choice.sequence);
-            self.owners.remove(&choice.sequence);
-        }
+        let sequence = request.choices.get(index).map(|choice| choice.sequence);
         if request.is_finished() {
             self.requests.remove(&key);
+        }
+        if let Some(sequence) = sequence {
+            self.release(sequence);
         }
     }
 }

@@ -10,6 +10,13 @@ pub(crate) enum CommandError {
         "this binary has no model inside; name one with --model (a GGUF file or a Hugging Face folder)"
     )]
     NoModel,
+    #[error("--drafter model needs a draft model; name one with --draft, or take --drafter ngram")]
+    NoDraft,
+    #[error(
+        "the draft model's tokenizer is not the model's own: {difference}; take a draft model of the \
+         same family"
+    )]
+    OtherTokenizer { difference: String },
     #[error(transparent)]
     Model(#[from] model::ModelError),
     #[error("cannot read the chat template {}: {source}", path.display())]

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use engine::{CpuExecutor, Engine, EngineConfig};
+use engine::{CpuExecutor, Drafters, Engine, EngineConfig, Executor, Executors, SpeculationConfig};
 use gateway::kv_events::{KvEventsConfig, KvEventsPublisher};
 use gateway::{ApiKeys, Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{BLOCK_TOKENS, KvType};
@@ -37,7 +37,7 @@ pub(super) fn run(options: &ServeOptions, role: Role) -> Result<(), CommandError
         Some(path) => ApiKeys::from_file(path)?,
         None => ApiKeys::open(),
     };
-    let loaded = load(&options.model, &options.engine)?;
+    let loaded = load(options)?;
     let started = start_engine(options, role, loaded)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(NETWORK_THREADS)
@@ -79,7 +79,11 @@ fn start_engine(
         KvDtype::F16 => (KvType::F16, "f16"),
         KvDtype::Int8 => (KvType::Int8, "int8"),
     };
-    let block_bytes = loaded.model.model.kv_shape(kv_type).block_bytes() as u64;
+    // A block has room for the keys and values of both models.
+    let shapes = std::iter::once(&loaded.model).chain(&loaded.draft);
+    let block_bytes = shapes
+        .map(|loaded| loaded.model.kv_shape(kv_type).block_bytes() as u64)
+        .sum();
     let num_blocks = kv_blocks(
         KvNeeds {
             block_bytes,
@@ -118,6 +122,15 @@ fn start_engine(
         needs_key: options.http.api_key_file.is_some(),
         chats: template.is_some(),
         kv_events: None,
+        drafts: match (options.speculation.drafter, &loaded.draft) {
+            (Drafters::Off, _) => "off".to_owned(),
+            (_, None) => format!("looked up, depth by {}", options.speculation.speculation),
+            (who, Some(draft)) => format!(
+                "{who}, depth by {}, {} of weights",
+                options.speculation.speculation,
+                ByteSize(draft.model.weight_bytes() as u64)
+            ),
+        },
     };
     let publishes = options.kv_events.kv_events_endpoint.is_some();
     let engine_config = EngineConfig {
@@ -134,10 +147,24 @@ fn start_engine(
         enable_prefix_caching: !options.engine.no_prefix_caching,
         kv_event_buffer: if publishes { KV_EVENT_BUFFER } else { 0 },
         cache_dtype: kv_dtype.to_owned(),
+        speculation: SpeculationConfig {
+            drafters: options.speculation.drafter,
+            law: options.speculation.speculation,
+        },
     };
-    let executor = CpuExecutor::new(Arc::new(model), num_blocks, kv_type)?;
+    let executor = |model| {
+        CpuExecutor::new(Arc::new(model), num_blocks, kv_type)
+            .map(|executor| Box::new(executor) as Box<dyn Executor>)
+    };
+    let executors = Executors {
+        target: executor(model)?,
+        draft: loaded
+            .draft
+            .map(|draft| executor(draft.model))
+            .transpose()?,
+    };
     let vocabulary = Arc::clone(&tokenizer);
-    let engine = Engine::start(engine_config, Box::new(executor), vocabulary)?;
+    let engine = Engine::start(engine_config, executors, vocabulary)?;
     Ok(Started {
         engine: Arc::new(engine),
         model: ServedModel {

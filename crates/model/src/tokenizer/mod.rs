@@ -4,6 +4,7 @@
 //! has exact bytes, the text of an answer is their concatenation, and whoever streams it only has to
 //! wait for whole characters. So a streamed answer can never differ from one decoded at once.
 
+mod agreement;
 mod alphabet;
 mod gguf;
 mod huggingface;

@@ -1,0 +1,183 @@
+//! Guesses ahead of a step, and what was learnt from them behind it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use speculation::Source;
+
+use super::Worker;
+use crate::drafting::{Decoding, DraftTime, Fate, Intent, Wanted};
+use crate::scheduler::{StepPlan, Work};
+
+/// The guesses of one step.
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    /// By place in the plan; `None` for sequences that read their prompt. Empty without speculation.
+    guesses: Vec<Option<Guess>>,
+    took: DraftTime,
+}
+
+/// What was guessed for a decoding sequence, perhaps nothing, and what became of it.
+#[derive(Debug)]
+pub(super) struct Guess {
+    source: Source,
+    pub(super) tokens: Vec<u32>,
+    /// Tokens of the sequence before the step.
+    before: usize,
+    /// Guesses that were held against the truth.
+    pub(super) verified: usize,
+    /// Those of them that were right.
+    pub(super) accepted: usize,
+}
+
+impl Guesses {
+    /// Tokens that follow a sequence's own in the step.
+    pub(super) fn draft(&self, index: usize) -> &[u32] {
+        let guess = self.guesses.get(index).and_then(Option::as_ref);
+        guess.map_or(&[], |guess| &guess.tokens)
+    }
+
+    /// To note what became of it.
+    pub(super) fn of_mut(&mut self, index: usize) -> Option<&mut Guess> {
+        self.guesses.get_mut(index).and_then(Option::as_mut)
+    }
+}
+
+impl Worker {
+    /// Guesses what the decoding sequences of a plan will say.
+    pub(super) fn guess(&mut self, plan: &StepPlan) -> Guesses {
+        if self.drafting.is_off() {
+            return Guesses::default();
+        }
+        let mut intents = self.intend(plan);
+        if intents.is_empty() {
+            return Guesses::default();
+        }
+        for intent in intents.iter_mut().filter(|intent| intent.depth > 0) {
+            intent.depth = self.scheduler.lend(intent.id, intent.depth);
+            intent.draft.truncate(intent.depth);
+        }
+        let took = self.draft(&mut intents);
+        let mut intents = intents.into_iter().peekable();
+        let guesses = plan
+            .work
+            .iter()
+            .map(|work| {
+                let intent = intents.next_if(|intent| intent.id == work.id)?;
+                Some(Guess {
+                    source: intent.source,
+                    tokens: intent.draft,
+                    before: work.rows.end,
+                    verified: 0,
+                    accepted: 0,
+                })
+            })
+            .collect();
+        Guesses { guesses, took }
+    }
+
+    /// Decides who drafts how deep: one intent for each decoding sequence, in the order of the plan.
+    fn intend(&mut self, plan: &StepPlan) -> Vec<Intent> {
+        let decoding: Vec<&Work> = plan.work.iter().filter(|w| self.decodes(w)).collect();
+        let decoding: Vec<Decoding<'_>> = decoding
+            .into_iter()
+            .filter_map(|work| {
+                let &(key, index) = self.owners.get(&work.id)?;
+                let request = self.requests.get(&key)?;
+                let sequence = self.scheduler.sequence(work.id)?;
+                let room = self.scheduler.room_ahead(work.id);
+                Some(Decoding {
+                    id: work.id,
+                    salt: sequence.chain.salt(),
+                    tokens: &sequence.tokens,
+                    max_depth: request.guesses_allowed(index).min(room),
+                })
+            })
+            .collect();
+        if decoding.is_empty() {
+            return Vec::new();
+        }
+        let budget = self.scheduler.rows_left(plan);
+        let prompt_rows = rows(plan) - decoding.len();
+        let (mut intents, decision) = self.drafting.plan(&decoding, prompt_rows, budget);
+        self.metrics.decided(&decision);
+        let mut left = budget;
+        for intent in &mut intents {
+            intent.depth = intent.depth.min(left);
+            left -= intent.depth;
+        }
+        intents
+    }
+
+    /// Whether all that a sequence does in a step is to choose its next token.
+    fn decodes(&self, work: &Work) -> bool {
+        work.reaches_end && work.rows.len() == 1 && self.scored_rows(work).is_empty()
+    }
+
+    /// Lets the draft model make the drafts that were not looked up.
+    fn draft(&mut self, intents: &mut [Intent]) -> DraftTime {
+        let asks = |intent: &&Intent| intent.source == Source::Model && intent.depth > 0;
+        let mut wanted: Vec<Wanted<'_>> = intents
+            .iter()
+            .filter(asks)
+            .filter_map(|intent| {
+                let &(key, index) = self.owners.get(&intent.id)?;
+                let choice = self.requests.get(&key)?.choices.get(index)?;
+                let sequence = self.scheduler.sequence(intent.id)?;
+                Some(Wanted {
+                    id: intent.id,
+                    tokens: &sequence.tokens,
+                    table: sequence.table.as_slice(),
+                    names: sequence.chain.hashes(),
+                    depth: intent.depth,
+                    sampler: &choice.sampler,
+                    draft: Vec::with_capacity(intent.depth),
+                })
+            })
+            .collect();
+        if wanted.is_empty() {
+            return DraftTime::default();
+        }
+        let known = self.vocabulary.vocab_size();
+        let took = self.drafting.draft(&mut wanted, known);
+        let drafts = wanted.into_iter().map(|one| (one.id, one.draft));
+        let mut drafts: HashMap<_, _> = drafts.collect();
+        for intent in intents {
+            if let Some(draft) = drafts.remove(&intent.id) {
+                intent.draft = draft;
+            }
+        }
+        took
+    }
+
+    /// Tells controller and metrics how the guesses did.
+    pub(super) fn learn(&mut self, plan: &StepPlan, guesses: &Guesses, step: Duration) {
+        let works = plan.work.iter().zip(&guesses.guesses);
+        let fates: Vec<Fate> = works
+            .filter_map(|(work, guess)| {
+                let guess = guess.as_ref()?;
+                Some(Fate {
+                    id: work.id,
+                    source: guess.source,
+                    drafted: guess.verified,
+                    accepted: guess.accepted,
+                    tokens: guess.before,
+                    ended: self.scheduler.sequence(work.id).is_none(),
+                })
+            })
+            .collect();
+        if fates.is_empty() {
+            return;
+        }
+        for fate in fates.iter().filter(|fate| fate.drafted > 0) {
+            self.metrics.verified(fate.drafted, fate.accepted);
+        }
+        let prompt_rows = rows(plan) - fates.len();
+        self.drafting
+            .observe(&fates, prompt_rows, step, guesses.took);
+    }
+}
+
+fn rows(plan: &StepPlan) -> usize {
+    plan.work.iter().map(|work| work.rows.len()).sum()
+}

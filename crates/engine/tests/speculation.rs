@@ -1,0 +1,213 @@
+//! Guessing ahead with models whose guesses are known.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Answer, Random, greedy, request};
+use forespeak_engine::{
+    Drafters, Engine, EngineConfig, ExecuteError, Executor, Executors, LawSpec, Request, Sampling,
+    SpeculationConfig,
+};
+use model::{Batch, Logits};
+use testkit::hash_lm::{HashLm, ToyVocabulary};
+
+fn speculating(drafters: Drafters, law: LawSpec) -> EngineConfig {
+    EngineConfig {
+        num_blocks: 64,
+        max_num_seqs: 8,
+        max_num_batched_tokens: 64,
+        max_model_len: 300,
+        speculation: SpeculationConfig { drafters, law },
+        ..EngineConfig::default()
+    }
+}
+
+fn pair(blocks: usize, right_percent: u64) -> Executors {
+    Executors {
+        target: Box::new(HashLm::new(blocks)),
+        draft: Some(Box::new(HashLm::drafter(blocks, right_percent))),
+    }
+}
+
+/// Keys and values of a drafter that is never wrong are never wrong: a missing, stale or misplaced one
+/// would make it guess something else.
+#[test]
+fn a_drafter_that_thinks_like_the_target_is_always_right() {
+    let mut drafted = 0;
+    for seed in 0..300 {
+        let random = &mut Random(seed);
+        let config = EngineConfig {
+            num_blocks: random.range(14, 40),
+            max_num_seqs: random.range(1, 6),
+            max_num_batched_tokens: random.range(6, 60),
+            max_model_len: 200,
+            ..speculating(Drafters::Model, LawSpec::Fixed(random.range(1, 12)))
+        };
+        let text = random.tokens(90);
+        let requests: Vec<Request> = (0..random.range(1, 10))
+            .map(|_| {
+                let mut prompt = text[..random.range(0, 80)].to_vec();
+                let own = random.range(1, 20);
+                prompt.extend(random.tokens(own));
+                let sampling = Sampling {
+                    n: random.pick(&[1, 1, 2]),
+                    temperature: random.pick(&[0.0, 0.9]),
+                    top_k: random.pick(&[0, 5]),
+                    seed: Some(random.next()),
+                    ..greedy(random.range(1, 60))
+                };
+                request(prompt, sampling)
+            })
+            .collect();
+        let executors = pair(config.num_blocks, 100);
+        let (engine, mut stepper) =
+            Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+        let mut open = Vec::new();
+        for request in requests {
+            open.push(engine.submit(request).unwrap());
+            for _ in 0..random.range(0, 6) {
+                stepper.step();
+            }
+        }
+        while stepper.step() {}
+        let metrics = engine.metrics();
+        let accepted = metrics.accepted_tokens();
+        assert_eq!(accepted, metrics.draft_tokens(), "seed {seed}");
+        drafted += metrics.draft_tokens();
+    }
+    assert!(drafted > 10_000, "{drafted}");
+}
+
+#[test]
+fn guesses_make_fewer_steps_of_the_same_answer() {
+    let answer = |drafters, asks: &[Request]| {
+        let config = speculating(drafters, LawSpec::Fixed(7));
+        let executors = pair(config.num_blocks, 100);
+        let (engine, mut stepper) =
+            Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+        let (mut steps, mut answers) = (0, Vec::new());
+        for ask in asks {
+            let mut generation = engine.submit(ask.clone()).unwrap();
+            steps = 0;
+            while stepper.step() {
+                steps += 1;
+            }
+            answers.push(Answer::read(&mut generation).ids());
+        }
+        (steps, answers)
+    };
+    let ask = request(vec![1, 2, 3], greedy(80));
+    let expected = HashLm::greedy(&[1, 2, 3], 80);
+    let (steps, answers) = answer(Drafters::Off, std::slice::from_ref(&ask));
+    assert_eq!((steps, answers), (80, vec![expected.clone()]));
+    let (steps, answers) = answer(Drafters::Model, std::slice::from_ref(&ask));
+    assert_eq!((steps, answers), (11, vec![expected.clone()]));
+    // The second time it is looked up, once three tokens agree.
+    let (steps, answers) = answer(Drafters::Ngram, &[ask.clone(), ask]);
+    assert!(steps < 16, "{steps}");
+    assert_eq!(answers, vec![expected.clone(), expected]);
+}
+
+#[test]
+fn a_request_can_do_without() {
+    let config = speculating(Drafters::Auto, LawSpec::Fixed(5));
+    let executors = pair(config.num_blocks, 100);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let sampling = Sampling {
+        speculative_depth: Some(0),
+        ..greedy(30)
+    };
+    let mut generation = engine.submit(request(vec![4, 5], sampling)).unwrap();
+    while stepper.step() {}
+    assert_eq!(
+        Answer::read(&mut generation).ids(),
+        HashLm::greedy(&[4, 5], 30)
+    );
+    assert_eq!(engine.metrics().draft_tokens(), 0);
+}
+
+#[test]
+fn speculation_is_switched_on_and_off_while_it_runs() {
+    let config = speculating(Drafters::Off, LawSpec::Fixed(5));
+    let executors = pair(config.num_blocks, 100);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let mut generation = engine.submit(request(vec![4, 5], greedy(60))).unwrap();
+    for _ in 0..10 {
+        stepper.step();
+    }
+    assert_eq!(engine.metrics().draft_tokens(), 0);
+    engine.set_speculation(SpeculationConfig {
+        drafters: Drafters::Model,
+        law: LawSpec::Fixed(3),
+    });
+    for _ in 0..5 {
+        stepper.step();
+    }
+    assert_eq!(engine.metrics().draft_tokens(), 15);
+    engine.set_speculation(SpeculationConfig::OFF);
+    while stepper.step() {}
+    assert_eq!(engine.metrics().draft_tokens(), 15);
+    assert_eq!(
+        Answer::read(&mut generation).ids(),
+        HashLm::greedy(&[4, 5], 60)
+    );
+}
+
+/// Fails from its third step on.
+struct Failing(HashLm, usize);
+
+impl Executor for Failing {
+    fn execute(&mut self, batch: &Batch, logits: &mut Logits) -> Result<(), ExecuteError> {
+        self.1 += 1;
+        if self.1 > 2 {
+            return Err(ExecuteError("on purpose".to_owned()));
+        }
+        self.0.execute(batch, logits)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+}
+
+#[test]
+fn a_drafter_that_fails_costs_no_answer() {
+    let config = speculating(Drafters::Model, LawSpec::Fixed(4));
+    let executors = Executors {
+        draft: Some(Box::new(Failing(HashLm::new(config.num_blocks), 0))),
+        ..pair(config.num_blocks, 100)
+    };
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let mut generation = engine.submit(request(vec![8, 9], greedy(40))).unwrap();
+    while stepper.step() {}
+    assert_eq!(
+        Answer::read(&mut generation).ids(),
+        HashLm::greedy(&[8, 9], 40)
+    );
+}
+
+#[test]
+fn drafts_are_counted_under_the_names_that_tools_for_vllm_expect() {
+    let config = speculating(Drafters::Model, LawSpec::Fixed(2));
+    let executors = pair(config.num_blocks, 100);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let _generation = engine.submit(request(vec![8, 9], greedy(7))).unwrap();
+    while stepper.step() {}
+    let mut text = String::new();
+    engine.metrics().encode(&mut text);
+    let labels = r#"{model_name="default",engine="0""#;
+    for line in [
+        format!("vllm:spec_decode_num_drafts_total{labels}}} 2"),
+        format!("vllm:spec_decode_num_draft_tokens_total{labels}}} 4"),
+        format!("vllm:spec_decode_num_accepted_tokens_total{labels}}} 4"),
+        format!(r#"vllm:spec_decode_num_accepted_tokens_per_pos_total{labels},position="1"}} 2"#),
+        format!(r#"forespeak:spec_decode_num_draft_tokens_per_pos_total{labels},position="2"}} 0"#),
+        format!(r#"forespeak:speculation_decisions_total{labels},reason="given"}} 2"#),
+        format!("forespeak:speculation_depth{labels}}} 2"),
+    ] {
+        assert!(text.contains(&line), "{line} is missing in\n{text}");
+    }
+}
