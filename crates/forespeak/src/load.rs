@@ -67,7 +67,7 @@ pub(crate) fn load(options: &ServeOptions) -> Result<Loaded, CommandError> {
 /// The draft model, if anybody would ask it.
 fn draft_source(options: &ServeOptions) -> Result<Option<ModelSource>, CommandError> {
     let speculation = &options.speculation;
-    if matches!(speculation.drafter, Drafters::Off | Drafters::Ngram) {
+    if matches!(speculation.drafters(), Drafters::Off | Drafters::Ngram) {
         return Ok(None);
     }
     let own = speculation.draft.clone().map(ModelSource::Path);
@@ -79,7 +79,7 @@ fn draft_source(options: &ServeOptions) -> Result<Option<ModelSource>, CommandEr
         })
     };
     match own.or_else(bundled) {
-        None if speculation.drafter == Drafters::Model => Err(CommandError::NoDraft),
+        None if speculation.drafters() == Drafters::Model => Err(CommandError::NoDraft),
         source => Ok(source),
     }
 }

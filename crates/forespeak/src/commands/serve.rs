@@ -122,7 +122,7 @@ fn start_engine(
         needs_key: options.http.api_key_file.is_some(),
         chats: template.is_some(),
         kv_events: None,
-        drafts: match (options.speculation.drafter, &loaded.draft) {
+        drafts: match (options.speculation.drafters(), &loaded.draft) {
             (Drafters::Off, _) => "off".to_owned(),
             (_, None) => format!("looked up, depth by {}", options.speculation.speculation),
             (who, Some(draft)) => format!(
@@ -148,7 +148,7 @@ fn start_engine(
         kv_event_buffer: if publishes { KV_EVENT_BUFFER } else { 0 },
         cache_dtype: kv_dtype.to_owned(),
         speculation: SpeculationConfig {
-            drafters: options.speculation.drafter,
+            drafters: options.speculation.drafters(),
             law: options.speculation.speculation,
         },
     };
