@@ -53,7 +53,7 @@ def ours(model, *extra):
 
 
 def theirs(model, *extra):
-    return run([sys.executable, str(HERE / "llama_cpp_speed.py"), str(model), "--threads", "2", "--rounds", "1", *extra])
+    return run([sys.executable, str(HERE / "llama_cpp_speed.py"), str(model), "--threads", "2", *extra])
 
 
 def best(into, figures):

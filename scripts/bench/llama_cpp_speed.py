@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Speed of llama.cpp on one GGUF file, measured the way crates/model/examples/speed.rs measures us.
 
-    llama_cpp_speed.py MODEL.gguf [--threads 2] [--rounds 5]
+    llama_cpp_speed.py MODEL.gguf [--threads 2] [--steps 32]
 
-Prints one JSON object: tokens per second, best of the rounds (the machine is shared: the best round is
+Prints one JSON object: tokens per second, best of the steps (the machine is shared: the best step is
 the one nobody disturbed).
 """
 import argparse
@@ -64,32 +64,33 @@ class Session:
         llama.llama_free(self.context)
 
 
-def measure(model, threads, rounds, steps):
+def measure(model, threads, steps):
+    """The same steps as ours, in the same order and number: a best-of favours whoever gets more tries."""
     single = Session(model, threads, 1)
     figures = {}
 
     def best(name, seconds, tokens):
         figures[name] = max(figures.get(name, 0.0), tokens / seconds)
 
-    for _ in range(rounds):
-        single.clear()
-        best("prefill_512", single.prefill(0, CHUNK), CHUNK)
-        single.clear()
-        times = [single.step([(position, 0, True)]) for position in range(steps)]
-        best("decode", min(times), 1)
-        best("decode_mean", sum(times), steps)
-        for _ in range(steps // 2):
-            best("verify_4", single.step([(steps + i, 0, True) for i in range(VERIFIED)]), 1)
-            single.trim(steps)
-    single.clear()
     for start in range(0, DEPTH, CHUNK):
-        single.prefill(start, CHUNK)
-    for position in range(rounds * steps // 2):
+        seconds = single.prefill(start, CHUNK)
+        if start == 0:
+            best("prefill_512", seconds, CHUNK)
+    for position in range(steps):
         best("decode_at_2048", single.step([(DEPTH + position, 0, True)]), 1)
+    single.clear()
+    times = [single.step([(position, 0, True)]) for position in range(steps)]
+    best("decode", min(times), 1)
+    best("decode_mean", sum(times), steps)
+    for _ in range(steps):
+        best("verify_4", single.step([(steps + i, 0, True) for i in range(VERIFIED)]), 1)
+        single.trim(steps)
+    single.clear()
+    best("prefill_512", single.prefill(0, CHUNK), CHUNK)
     single.close()
 
     several = Session(model, threads, STREAMS)
-    for position in range(rounds * steps // 2):
+    for position in range(steps):
         best("decode_8_streams", several.step([(position, s, True) for s in range(STREAMS)]), STREAMS)
     several.close()
     return figures
@@ -99,7 +100,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=32)
     args = parser.parse_args()
 
@@ -111,7 +111,7 @@ def main():
     model = llama.llama_model_load_from_file(args.model.encode(), params)
     if not model:
         raise SystemExit(f"llama.cpp could not load {args.model}")
-    print(json.dumps(measure(model, args.threads, args.rounds, args.steps)))
+    print(json.dumps(measure(model, args.threads, args.steps)))
 
 
 if __name__ == "__main__":
