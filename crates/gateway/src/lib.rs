@@ -3,7 +3,7 @@
 //! `pipeline.rs` tells the way of a request from top to bottom. Around it stand the [`Server`] (sockets,
 //! connections, draining), the routes that need no pipeline (health, models, metrics) and the publisher
 //! of KV events. Whatever generates is behind the [`Worker`] trait; whatever turns text into tokens is
-//! behind [`Codec`].
+//! behind [`Codec`]. In front of a fleet of such servers, [`placement`] says which of them gets a request.
 
 mod answer;
 mod convert;
@@ -16,6 +16,7 @@ mod metrics;
 mod model_codec;
 mod near;
 mod pipeline;
+pub mod placement;
 mod record;
 mod routes;
 mod server;
@@ -29,4 +30,4 @@ pub use keys::ApiKeys;
 pub use model_codec::ModelCodec;
 pub use server::{Server, ServerConfig, StopSwitch};
 pub use traffic::Traffic;
-pub use worker::{Codec, Load, Worker};
+pub use worker::{Codec, JsonChat, Load, Worker};
