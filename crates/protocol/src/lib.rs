@@ -30,6 +30,7 @@ pub mod models;
 pub mod sampling;
 pub mod sse;
 pub mod stream;
+pub mod survey;
 pub mod tokenize;
 mod unsupported;
 mod usage;
