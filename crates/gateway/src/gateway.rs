@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::keys::ApiKeys;
+use arc_swap::ArcSwap;
+
 use crate::metrics::HttpMetrics;
+use crate::tenants::{Tenant, Tenants};
 use crate::traffic::Traffic;
 use crate::worker::{Codec, Worker};
 
@@ -36,7 +38,7 @@ impl ServedModel {
 pub struct Gateway {
     pub(crate) model: ServedModel,
     pub(crate) worker: Arc<dyn Worker>,
-    pub(crate) keys: ApiKeys,
+    tenants: ArcSwap<Tenants>,
     pub(crate) metrics: HttpMetrics,
     pub(crate) traffic: Traffic,
     pub(crate) created: u64,
@@ -45,11 +47,11 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway in front of one worker.
-    pub fn new(model: ServedModel, worker: Arc<dyn Worker>, keys: ApiKeys) -> Self {
+    pub fn new(model: ServedModel, worker: Arc<dyn Worker>, tenants: Tenants) -> Self {
         Self {
             model,
             worker,
-            keys,
+            tenants: ArcSwap::from_pointee(tenants),
             metrics: HttpMetrics::default(),
             traffic: Traffic::default(),
             created: unix_seconds(),
@@ -65,6 +67,22 @@ impl Gateway {
     /// What generates.
     pub fn worker(&self) -> &dyn Worker {
         self.worker.as_ref()
+    }
+
+    /// Who may ask.
+    pub fn tenants(&self) -> Arc<Tenants> {
+        self.tenants.load_full()
+    }
+
+    /// Puts others in their place; requests that were let in go on as they were.
+    pub fn replace_tenants(&self, tenants: Tenants) {
+        self.tenants.store(Arc::new(tenants));
+    }
+
+    /// The names of models that a tenant may ask for.
+    pub(crate) fn names_for<'a>(&'a self, tenant: &'a Tenant) -> impl Iterator<Item = &'a str> {
+        let names = self.model.names.iter().map(String::as_str);
+        names.filter(|name| tenant.models.allow(name))
     }
 
     /// What went through since the start.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! receive -> identify -> validate -> tokenize -> dispatch -> answer
-//! (its id)   (API key)   (bounds)    (template)  (worker)    (SSE or JSON, log line)
+//! (its id)   (tenant)    (bounds)    (template)  (worker)    (SSE or JSON, log line)
 //! ```
 //! Every stage takes the state that the one before it made, so none can be skipped or swapped. A
 //! refusal leaves at once and is told to the client in OpenAI's shape.
@@ -32,6 +32,7 @@ pub(crate) async fn generate(
 
     let dispatched = async {
         let identified = identify(&gateway, received)?;
+        record.identified(&identified.tenant);
         let validated = validate(&gateway, identified).await?;
         let tokenized = tokenize(&gateway, validated).await?;
         dispatch(&gateway, tokenized).await

@@ -10,6 +10,7 @@ use protocol::{ApiError, Usage};
 
 use crate::gateway::Gateway;
 use crate::metrics::Outcome;
+use crate::tenants::Tenant;
 
 /// The routes that generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +35,7 @@ pub(crate) struct Record {
     gateway: Arc<Gateway>,
     route: Route,
     id: Arc<str>,
+    tenant: Option<Arc<Tenant>>,
     arrived: Instant,
     first_token: Option<Duration>,
     pub(crate) usage: Usage,
@@ -47,12 +49,18 @@ impl Record {
             gateway,
             route,
             id,
+            tenant: None,
             arrived: Instant::now(),
             first_token: None,
             usage: Usage::default(),
             status: CLIENT_LEFT,
             problem: None,
         }
+    }
+
+    /// Notes whose request it is.
+    pub(crate) fn identified(&mut self, tenant: &Arc<Tenant>) {
+        self.tenant = Some(Arc::clone(tenant));
     }
 
     /// Notes a prompt that was read.
@@ -97,6 +105,7 @@ impl Drop for Record {
         tracing::info!(
             target: "forespeak::request",
             id = &*self.id,
+            tenant = self.tenant.as_deref().map(|tenant| &*tenant.name),
             route = self.route.path(),
             status = self.status,
             prompt_tokens = self.usage.prompt_tokens,

@@ -10,16 +10,15 @@ use protocol::models::{ModelCard, ModelList};
 
 use crate::gateway::Gateway;
 use crate::http_io::{json, refuse};
-use crate::stages::{require_key, require_model};
+use crate::stages::{require_model, require_tenant};
 
 pub(super) async fn list(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
-    if let Err(error) = require_key(&gateway.keys, &headers) {
-        return refuse(&error);
-    }
+    let tenant = match require_tenant(&gateway.tenants(), &headers) {
+        Ok(tenant) => tenant,
+        Err(error) => return refuse(&error),
+    };
     let cards: Vec<_> = gateway
-        .model
-        .names
-        .iter()
+        .names_for(&tenant)
         .map(|name| card(&gateway, name))
         .collect();
     json(&ModelList::from(cards))
@@ -32,8 +31,8 @@ pub(super) async fn one(
 ) -> Response {
     // A name that is not UTF-8 is nobody's name.
     let id = path.map_or_else(|_| String::new(), |Path(id)| id);
-    let allowed =
-        require_key(&gateway.keys, &headers).and_then(|()| require_model(&gateway, Some(&id)));
+    let allowed = require_tenant(&gateway.tenants(), &headers)
+        .and_then(|tenant| require_model(&gateway, &tenant, Some(&id)));
     match allowed {
         Ok(()) => json(&card(&gateway, &id)),
         Err(error) => refuse(&error),

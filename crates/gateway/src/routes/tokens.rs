@@ -14,7 +14,7 @@ use protocol::tokenize::{
 use crate::gateway::Gateway;
 use crate::http_io::{json, read_json_body, refuse};
 use crate::near::run_near;
-use crate::stages::{encode_conversation, encode_text, require_key, require_model};
+use crate::stages::{encode_conversation, encode_text, require_model, require_tenant};
 
 pub(super) async fn tokenize(
     State(gateway): State<Arc<Gateway>>,
@@ -38,11 +38,11 @@ pub(super) async fn detokenize(
 
 async fn tokens_of(gateway: &Gateway, request: Request<Body>) -> Result<TokenizeAnswer, ApiError> {
     let (parts, body) = request.into_parts();
-    require_key(&gateway.keys, &parts.headers)?;
+    let tenant = require_tenant(&gateway.tenants(), &parts.headers)?;
     let body = read_json_body(&parts.headers, body).await?;
     let bytes = body.len();
     let request = TokenizeRequest::parse(&body)?.validate()?;
-    require_model(gateway, request.model.as_deref())?;
+    require_model(gateway, &tenant, request.model.as_deref())?;
 
     let codec = Arc::clone(&gateway.model.codec);
     let (tokens, token_strs) = run_near(bytes, move || {
@@ -72,10 +72,10 @@ async fn tokens_of(gateway: &Gateway, request: Request<Body>) -> Result<Tokenize
 
 async fn text_of(gateway: &Gateway, request: Request<Body>) -> Result<DetokenizeAnswer, ApiError> {
     let (parts, body) = request.into_parts();
-    require_key(&gateway.keys, &parts.headers)?;
+    let tenant = require_tenant(&gateway.tenants(), &parts.headers)?;
     let body = read_json_body(&parts.headers, body).await?;
     let request = DetokenizeRequest::parse(&body)?;
-    require_model(gateway, request.model.as_deref())?;
+    require_model(gateway, &tenant, request.model.as_deref())?;
     let prompt = gateway
         .model
         .codec

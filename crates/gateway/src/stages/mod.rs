@@ -8,7 +8,7 @@ mod tokenize;
 mod validate;
 
 pub(crate) use dispatch::{Dispatched, DispatchedPrompt, dispatch};
-pub(crate) use identify::{identify, require_key};
+pub(crate) use identify::{identify, require_tenant};
 pub(crate) use receive::receive;
 pub(crate) use tokenize::{encode_conversation, encode_text, tokenize};
 pub(crate) use validate::{Shape, require_model, validate};

@@ -15,6 +15,7 @@ use crate::gateway::Gateway;
 use crate::http_io::read_json_body;
 use crate::near::run_near;
 use crate::record::Route;
+use crate::tenants::Tenant;
 
 /// A request within all bounds.
 pub(crate) struct Validated {
@@ -48,26 +49,31 @@ pub(crate) struct Shape {
 
 pub(crate) async fn validate(
     gateway: &Gateway,
-    Identified(request): Identified,
+    Identified { request, tenant }: Identified,
 ) -> Result<Validated, ApiError> {
     let body = read_json_body(&request.headers, request.body).await?;
     let bytes = body.len();
     let validated = match request.route {
         Route::Chat => {
             let parse = move || ChatRequest::parse(&body)?.validate();
-            chat(request.id, run_near(bytes, parse).await?, gateway)
+            chat(request.id, run_near(bytes, parse).await?, gateway, &tenant)
         }
         Route::Completions => {
             let parse = move || CompletionRequest::parse(&body)?.validate();
-            completion(request.id, run_near(bytes, parse).await?, gateway)
+            completion(request.id, run_near(bytes, parse).await?, gateway, &tenant)
         }
     }?;
     require_known_tokens(gateway, &validated.sampling)?;
     Ok(validated)
 }
 
-fn chat(id: Arc<str>, chat: ValidChat, gateway: &Gateway) -> Result<Validated, ApiError> {
-    require_model(gateway, chat.model.as_deref())?;
+fn chat(
+    id: Arc<str>,
+    chat: ValidChat,
+    gateway: &Gateway,
+    tenant: &Tenant,
+) -> Result<Validated, ApiError> {
+    require_model(gateway, tenant, chat.model.as_deref())?;
     let shape = Shape {
         route: Route::Chat,
         stream: chat.stream,
@@ -76,8 +82,8 @@ fn chat(id: Arc<str>, chat: ValidChat, gateway: &Gateway) -> Result<Validated, A
         prompt_logprobs: chat.sampling.prompt_logprobs.is_some(),
         return_token_ids: chat.return_token_ids,
     };
-    let priority = convert::priority(chat.sampling.priority);
-    let cache_salt = chat.sampling.cache_salt.as_deref().map(Arc::from);
+    let priority = convert::priority(tenant, chat.sampling.priority);
+    let cache_salt = tenant.cache_salt(chat.sampling.cache_salt.as_deref());
     let mut sampling = convert::sampling(chat.sampling);
     sampling.logprobs = chat.logprobs;
     Ok(Validated {
@@ -94,8 +100,9 @@ fn completion(
     id: Arc<str>,
     completion: ValidCompletion,
     gateway: &Gateway,
+    tenant: &Tenant,
 ) -> Result<Validated, ApiError> {
-    require_model(gateway, completion.model.as_deref())?;
+    require_model(gateway, tenant, completion.model.as_deref())?;
     let shape = Shape {
         route: Route::Completions,
         stream: completion.stream,
@@ -104,8 +111,8 @@ fn completion(
         prompt_logprobs: completion.sampling.prompt_logprobs.is_some(),
         return_token_ids: completion.return_token_ids,
     };
-    let priority = convert::priority(completion.sampling.priority);
-    let cache_salt = completion.sampling.cache_salt.as_deref().map(Arc::from);
+    let priority = convert::priority(tenant, completion.sampling.priority);
+    let cache_salt = tenant.cache_salt(completion.sampling.cache_salt.as_deref());
     let mut sampling = convert::sampling(completion.sampling);
     sampling.logprobs = completion.logprobs;
     if completion.echo {
@@ -125,26 +132,28 @@ fn completion(
     })
 }
 
-/// Whether the model asked for is the one behind the door.
-pub(crate) fn require_model(gateway: &Gateway, asked: Option<&str>) -> Result<(), ApiError> {
-    match asked {
-        Some(name) if !gateway.model.answers_to(name) => {
-            let shown: String = name
-                .chars()
-                .take(protocol::limits::MAX_NAME_BYTES)
-                .collect();
-            Err(ApiError::new(
-                ErrorKind::NotFound,
-                format!(
-                    "the model {shown:?} is not served here; use {:?}",
-                    gateway.model.name()
-                ),
-            )
-            .about("model")
-            .with_code("model_not_found"))
-        }
-        _ => Ok(()),
+/// Whether the model asked for is the one behind the door, and the tenant may see it.
+pub(crate) fn require_model(
+    gateway: &Gateway,
+    tenant: &Tenant,
+    asked: Option<&str>,
+) -> Result<(), ApiError> {
+    let name = asked.unwrap_or(gateway.model.name());
+    let served = asked.is_none() || gateway.model.answers_to(name);
+    if served && tenant.models.allow(name) {
+        return Ok(());
     }
+    let shown: String = name
+        .chars()
+        .take(protocol::limits::MAX_NAME_BYTES)
+        .collect();
+    let message = match gateway.names_for(tenant).next() {
+        Some(other) => format!("the model {shown:?} is not served here; use {other:?}"),
+        None => format!("the model {shown:?} is not served here"),
+    };
+    Err(ApiError::new(ErrorKind::NotFound, message)
+        .about("model")
+        .with_code("model_not_found"))
 }
 
 fn require_known_tokens(gateway: &Gateway, sampling: &Sampling) -> Result<(), ApiError> {
