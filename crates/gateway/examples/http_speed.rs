@@ -12,10 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine::{CpuExecutor, Engine, EngineConfig, Priority, Request, Sampling, Update};
-use forespeak_gateway::{
-    Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch,
-};
 use forespeak_gateway::tenants::Tenants;
+use forespeak_gateway::{Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{Compute, KvType, LoadOptions, Model, ModelSource, Tier};
 
 const STREAMS: usize = 8;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use routing::Priority;
 
+use super::KeyHash;
 use super::salt::SaltSecret;
 use super::tenant::{ANONYMOUS, DEFAULT, Tenant, TenantSpec};
-use super::KeyHash;
 use crate::error::GatewayError;
 
 /// Why a request is nobody's.

@@ -68,7 +68,10 @@ mod tests {
         assert_eq!(salt.len(), DIGITS);
         assert_ne!(salt, secret.salt("b"));
         assert_ne!(salt, SaltSecret::from_text("t").salt("a"));
-        assert_ne!(SaltSecret::random().salt("a"), SaltSecret::random().salt("a"));
+        assert_ne!(
+            SaltSecret::random().salt("a"),
+            SaltSecret::random().salt("a")
+        );
         assert_ne!(salt_within(&salt, "x"), salt_within(&salt, "y"));
         assert_ne!(salt_within(&salt, "x"), salt_within(&secret.salt("b"), "x"));
     }

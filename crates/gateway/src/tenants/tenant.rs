@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use routing::Priority;
 
-use super::salt::{SaltSecret, salt_within};
 use super::KeyHash;
+use super::salt::{SaltSecret, salt_within};
 
 /// The tenant of everyone at an open door.
 pub const ANONYMOUS: &str = "anonymous";

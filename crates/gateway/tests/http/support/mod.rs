@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Engine, EngineConfig, ExecuteError, Executor, Vocabulary};
-use forespeak_gateway::{Codec, Gateway, ServedModel, Server, ServerConfig, StopSwitch};
 use forespeak_gateway::tenants::Tenants;
+use forespeak_gateway::{Codec, Gateway, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{Batch, Logits};
 use protocol::chat::Conversation;
 use tokio::task::JoinHandle;
