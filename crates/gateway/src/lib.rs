@@ -6,6 +6,7 @@
 //! behind [`Codec`].
 
 mod answer;
+mod catalog;
 mod convert;
 mod error;
 mod gateway;
@@ -15,7 +16,10 @@ mod metrics;
 mod model_codec;
 mod near;
 mod pipeline;
+pub mod placement;
 mod record;
+mod relay;
+mod route;
 mod routes;
 mod server;
 mod stages;
@@ -23,9 +27,11 @@ pub mod tenants;
 mod traffic;
 mod worker;
 
+pub use catalog::{Catalog, FleetModel};
 pub use error::GatewayError;
 pub use gateway::{Gateway, ServedModel};
 pub use model_codec::ModelCodec;
+pub use relay::RelayTimeouts;
 pub use server::{Server, ServerConfig, StopSwitch};
 pub use traffic::Traffic;
 pub use worker::{Codec, Load, Worker};
