@@ -34,4 +34,4 @@ pub use model_codec::ModelCodec;
 pub use relay::RelayTimeouts;
 pub use server::{Server, ServerConfig, StopSwitch};
 pub use traffic::Traffic;
-pub use worker::{Codec, Load, Worker};
+pub use worker::{Codec, JsonChat, Load, Worker};

@@ -4,7 +4,6 @@ mod collect;
 mod pieces;
 mod stream;
 
-use std::sync::Arc;
 
 use axum::response::Response;
 use protocol::{ApiError, ErrorKind};

@@ -35,7 +35,7 @@ pub(crate) struct Read {
 pub(crate) async fn read(gateway: &Gateway, mut identified: Identified) -> Result<Read, ApiError> {
     let body = std::mem::take(&mut identified.request.body);
     let body = read_json_body(&identified.request.headers, body).await?;
-    let server = server_of(gateway, &identified, &body).await?;
+    let server = server_of(gateway, &identified.tenant, &body).await?;
     Ok(Read {
         identified,
         body,
@@ -45,7 +45,7 @@ pub(crate) async fn read(gateway: &Gateway, mut identified: Identified) -> Resul
 
 async fn server_of(
     gateway: &Gateway,
-    identified: &Identified,
+    tenant: &Tenant,
     body: &Bytes,
 ) -> Result<Server, ApiError> {
     let catalog = gateway.catalog();
@@ -66,7 +66,7 @@ async fn server_of(
             survey,
         }),
         (None, Some(embedded), _) => Ok(Server::Engine(Arc::clone(embedded))),
-        (None, None, Some(name)) => Err(not_served(gateway, &identified.tenant, name)),
+        (None, None, Some(name)) => Err(not_served(gateway, tenant, name)),
         (None, None, None) => Err(ApiError::invalid(
             "model",
             "model is missing; say which of /v1/models is to answer",
