@@ -3,7 +3,7 @@
 //! `pipeline.rs` tells the way of a request from top to bottom. Around it stand the [`Server`] (sockets,
 //! connections, draining), the routes that need no pipeline (health, models, metrics) and the publisher
 //! of KV events. Whatever generates is behind the [`Worker`] trait; whatever turns text into tokens is
-//! behind [`Codec`].
+//! behind [`Codec`]. In front of a fleet of such servers, [`placement`] says which of them gets a request.
 
 mod answer;
 mod catalog;
