@@ -6,7 +6,10 @@
 //! The last lines say why decisions are made under a lock and not by a task that owns the books: asking a
 //! task and hearing its answer costs as much by itself, with nothing decided.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot run should say so"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +53,12 @@ async fn measure() {
     };
     let pool = Pool::start(PoolConfig::new("default", fleet), Some(codec())).unwrap();
     let pool = Arc::new(pool);
-    while pool.report().workers.iter().any(|one| one.kv_capacity_tokens.is_none()) {
+    while pool
+        .report()
+        .workers
+        .iter()
+        .any(|one| one.kv_capacity_tokens.is_none())
+    {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
@@ -80,7 +88,10 @@ async fn measure() {
         for ask in &new {
             place(&pool, ask).await;
         }
-        show(&format!("a new chat of {name}"), began.elapsed() / new.len() as u32);
+        show(
+            &format!("a new chat of {name}"),
+            began.elapsed() / new.len() as u32,
+        );
     }
 
     let same = ask(&messages(4_000, 0));
@@ -122,7 +133,10 @@ async fn measure() {
             .await
         })
     };
-    show("for comparison: asking a task for nothing", asking.await.unwrap());
+    show(
+        "for comparison: asking a task for nothing",
+        asking.await.unwrap(),
+    );
     drop(door);
     owner.await.unwrap();
 }
