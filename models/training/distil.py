@@ -1,13 +1,11 @@
 """Distils the draft from the target.
 
     python -m training.distil WORK --target forespeak-target.gguf --minutes 14
-    python -m training.distil WORK --target forespeak-target.gguf --minutes 0.8 --start WORK/draft.pt --peak 0.12 --hold 0 \\
-        --written-share 0.75 --variation 1 8
 
 The target reads every row once and leaves its last hidden state for each token: its whole distribution is then one product
 away, so the draft can read the row many times while the large model rests. That doubles the tokens a minute buys.
 Half of the tokens come from pages and conversations, for the likelihood of text in general, and half from what the target
-wrote (`training.write`), for guessing what it writes. The second command trades a little of the one for the other.
+wrote (`training.write`), for guessing what it writes.
 """
 import numpy as np
 import torch
@@ -128,16 +126,16 @@ def lessons_of(teacher, work, device, seed):
     return LongLessons(teacher.read, teacher.width, pages, talks), Lessons(teacher.read, teacher.width, written)
 
 
-def learner(model, teacher, long, written, device, batch_tokens, share=WRITTEN_SHARE, weights=VARIATION):
+def learner(model, teacher, long, written, device, batch_tokens):
     """A function that leaves the gradients of one batch and returns its loss and its tokens."""
     features, both = compiled(lambda m, ids: m.hidden(ids), device), compiled(loss_and_slope, device)
 
     def learn(phase):
-        own = max(1, round(batch_tokens * share / written.ids.shape[1]))
-        rows = max(1, round(batch_tokens * (1 - share) / phase.context))
+        own = max(1, round(batch_tokens * WRITTEN_SHARE / written.ids.shape[1]))
+        rows = max(1, round(batch_tokens * (1 - WRITTEN_SHARE) / phase.context))
         parts = [long.take(rows, phase), written.take(own)]
         goal = teacher.logits(torch.cat([hidden.flatten(0, 1) for _, hidden in parts]))
-        variation = torch.cat([torch.full((ids.numel(),), v, device=device) for (ids, _), v in zip(parts, weights)])
+        variation = torch.cat([torch.full((ids.numel(),), v, device=device) for (ids, _), v in zip(parts, VARIATION)])
         with torch.autocast(device, torch.bfloat16):
             guess = F.linear(torch.cat([features(model, ids).flatten(0, 1) for ids, _ in parts]), model.embed_tokens.weight)
             loss = DistilLoss.apply(guess, goal, variation, both)
@@ -150,20 +148,15 @@ def main():
     p = arguments(__doc__, "draft")
     p.set_defaults(batch_tokens=BATCH_TOKENS)
     p.add_argument("--target", required=True, help="the GGUF file that is served")
-    p.add_argument("--start", help="weights to go on from")
-    p.add_argument("--written-share", type=float, default=WRITTEN_SHARE)
-    p.add_argument("--variation", type=float, nargs=2, default=VARIATION, help="weight of the total variation on long and on written rows")
     args = p.parse_args()
     torch.manual_seed(3 + args.resume)
     torch.set_float32_matmul_precision("high")
     fastest_attention(args.device)
     teacher, model = Teacher(args.target, args.device), Llama(SHAPES[args.shape]).to(args.device)
-    if args.start:
-        model.load_state_dict(torch.load(args.start, map_location=args.device))
     # A resumed run draws with another seed: the rest of the pass is not worth the book-keeping.
     long, written = lessons_of(teacher, args.work, args.device, 7 + args.resume)
     windows = probe_windows(args.work / "probe.npz", args.device)
-    learn = learner(model, teacher, long, written, args.device, args.batch_tokens, args.written_share, args.variation)
+    learn = learner(model, teacher, long, written, args.device, args.batch_tokens)
     run("draft", args, model, learn, PHASES, probe=lambda m: probe_loss(m, windows))
 
 

@@ -4,8 +4,6 @@ import torch
 MUON_RATE, ADAM_RATE = 0.02, 3e-3
 # Pages are seen dozens of times: decay is meant to keep the model from learning them by heart (no run without it was made).
 MUON_DECAY, EMBED_DECAY = 0.1, 0.01
-# Share of a run after which the rates fall.
-HOLD = 0.4
 
 
 def orthogonal(g):
@@ -66,7 +64,7 @@ def optimisers(model, decay=MUON_DECAY):
     return opts
 
 
-def rate(done, warm=0.01, hold=HOLD):
+def rate(done, warm=0.01, hold=0.4):
     """Warm up, hold, then decay to nothing in a straight line; `done` is the share of the run that is over."""
     return min(1.0, done / warm) if done < hold else max(0.0, (1 - done) / (1 - hold))
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from .data import IGNORE, Pages, Talks, probe_windows
 from .model import SHAPES, Llama
-from .optim import HOLD, optimisers, rate, set_rate
+from .optim import optimisers, rate, set_rate
 
 BATCH_TOKENS = 256 * 1024
 # What one pass over the target takes at once.
@@ -93,7 +93,7 @@ def update(model, opts, factor):
     model.zero_grad(set_to_none=True)
 
 
-def fit(name, model, opts, learn, phases, clock, until, curve, report_every, probe=None, factor_at=rate):
+def fit(name, model, opts, learn, phases, clock, until, curve, report_every, probe=None):
     """Steps until the share `until` of the run is over; appends to `curve`. `learn(phase)` leaves gradients and returns loss and tokens."""
     on_gpu = next(model.parameters()).is_cuda
     steps_on = {}
@@ -101,7 +101,7 @@ def fit(name, model, opts, learn, phases, clock, until, curve, report_every, pro
     while clock.done < until:
         phase = phase_at(phases, clock.done)
         loss, count = learn(phase)
-        update(model, opts, factor_at(clock.done))
+        update(model, opts, rate(clock.done))
         window, since, tokens = window + loss, since + 1, tokens + count
         steps_on[phase.context] = steps_on.get(phase.context, 0) + 1
         compiling = on_gpu and steps_on[phase.context] <= COMPILING_STEPS
@@ -170,12 +170,6 @@ def save_model(model, path):
     torch.save(model.state_dict(), path)
 
 
-def load_model(shape, path, device):
-    model = Llama(SHAPES[shape]).to(device)
-    model.load_state_dict(torch.load(path, map_location=device))
-    return model
-
-
 def save_checkpoint(path, model, opts, clock, curve):
     torch.save({"model": model.state_dict(), "opts": [o.state_dict() for o in opts], "done": clock.done, "curve": curve}, path)
 
@@ -197,8 +191,6 @@ def arguments(description, shape):
     p.add_argument("--resume", action="store_true")
     p.add_argument("--shape", default=shape, choices=SHAPES)
     p.add_argument("--dropout", type=float, default=0.0)
-    p.add_argument("--peak", type=float, default=1.0, help="share of the full learning rates at the most")
-    p.add_argument("--hold", type=float, default=HOLD, help="share of the run after which the rates fall")
     p.add_argument("--batch-tokens", type=int, default=BATCH_TOKENS)
     p.add_argument("--report-every", type=int, default=50, help="steps between two points of the curve")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -213,7 +205,7 @@ def run(name, args, model, learn, phases, probe=None):
     if args.resume:
         done, curve = restore_checkpoint(checkpoint, model, opts, args.device)
     clock = Clock(args.minutes, done)
-    fit(name, model, opts, learn, phases, clock, args.until, curve, args.report_every, probe, lambda done: args.peak * rate(done, hold=args.hold))
+    fit(name, model, opts, learn, phases, clock, args.until, curve, args.report_every, probe)
     save_checkpoint(checkpoint, model, opts, clock, curve)
     save_model(model, args.work / f"{name}.pt")
     (args.work / f"{name}-curve.json").write_text(json.dumps(curve))
