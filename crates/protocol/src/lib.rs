@@ -31,6 +31,7 @@ pub mod names;
 pub mod sampling;
 pub mod sse;
 pub mod stream;
+pub mod survey;
 pub mod tokenize;
 mod unsupported;
 mod usage;

@@ -211,6 +211,42 @@ mod tests {
         }
     }
 
+    /// Fields of routes whose answers are not cached: embeddings, scores, responses.
+    const OF_OTHER_ROUTES: &[&str] = &[
+        "activation",
+        "dimensions",
+        "embed_dtype",
+        "encoding_format",
+        "endianness",
+        "include",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "normalize",
+        "query",
+        "reasoning",
+        "return_documents",
+        "return_token_strs",
+        "text",
+        "text_1",
+        "text_2",
+        "tokens",
+        "top_n",
+        "truncation",
+    ];
+
+    #[test]
+    fn every_field_that_may_pass_to_a_worker_is_in_the_table() {
+        for name in protocol::survey::names() {
+            let is_known = FIELDS.iter().any(|field| field.name == name);
+            assert!(
+                is_known != OF_OTHER_ROUTES.contains(&name),
+                "{name}: say what it means to a cached answer, or that it is of another route"
+            );
+        }
+    }
+
     #[test]
     fn no_field_stands_twice() {
         for (place, row) in FIELDS.iter().enumerate() {
