@@ -6,6 +6,7 @@
 //! behind [`Codec`]. In front of a fleet of such servers, [`placement`] says which of them gets a request.
 
 mod answer;
+mod catalog;
 mod convert;
 mod error;
 mod gateway;
@@ -17,6 +18,8 @@ mod near;
 mod pipeline;
 pub mod placement;
 mod record;
+mod relay;
+mod route;
 mod routes;
 mod server;
 mod stages;
@@ -24,9 +27,11 @@ pub mod tenants;
 mod traffic;
 mod worker;
 
+pub use catalog::{Catalog, FleetModel};
 pub use error::GatewayError;
 pub use gateway::{Gateway, ServedModel};
 pub use model_codec::ModelCodec;
+pub use relay::RelayTimeouts;
 pub use server::{Server, ServerConfig, StopSwitch};
 pub use traffic::Traffic;
 pub use worker::{Codec, JsonChat, Load, Worker};

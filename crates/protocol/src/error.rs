@@ -27,8 +27,12 @@ pub enum ErrorKind {
     Overloaded,
     /// Our own failure.
     Internal,
+    /// A worker failed.
+    BadGateway,
     /// Shutting down or not up yet; another server may answer.
     Unavailable,
+    /// A worker took too long.
+    GatewayTimeout,
 }
 
 impl ErrorKind {
@@ -44,7 +48,9 @@ impl ErrorKind {
             Self::UnsupportedMediaType => 415,
             Self::Overloaded => 429,
             Self::Internal => 500,
+            Self::BadGateway => 502,
             Self::Unavailable => 503,
+            Self::GatewayTimeout => 504,
         }
     }
 
@@ -58,7 +64,7 @@ impl ErrorKind {
             | Self::UnsupportedMediaType => "invalid_request_error",
             Self::Authentication => "authentication_error",
             Self::Overloaded => "rate_limit_error",
-            Self::Internal => "server_error",
+            Self::Internal | Self::BadGateway | Self::GatewayTimeout => "server_error",
             Self::Unavailable => "service_unavailable_error",
         }
     }

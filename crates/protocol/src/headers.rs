@@ -23,6 +23,17 @@ pub const RATE_REMAINING_TOKENS: &str = "x-ratelimit-remaining-tokens";
 
 /// When all of them are there again.
 pub const RATE_RESET_TOKENS: &str = "x-ratelimit-reset-tokens";
+/// How urgent a request is: `low`, `normal` or `high`.
+pub const PRIORITY: &str = "x-forespeak-priority";
+
+/// Ties requests together that want the same worker.
+pub const SESSION_ID: &str = "x-session-id";
+
+/// Why a worker was chosen, for tenants that may know.
+pub const DECISION: &str = "x-forespeak-decision";
+
+/// In a worker's answer: it is going and wants nothing new.
+pub const DRAINING: &str = "x-forespeak-draining";
 
 /// Media type of a stream.
 pub const EVENT_STREAM: &str = "text/event-stream";

@@ -103,6 +103,8 @@ pub struct Survey {
     pub seed: Option<i64>,
     /// What the client says about its urgency. For vLLM lower goes first.
     pub priority: Option<i64>,
+    /// What the client would keep its cache apart with.
+    pub cache_salt: Option<Box<str>>,
     /// What the client says about its urgency in OpenAI's words.
     pub service_tier: Option<Box<str>>,
 }
@@ -207,9 +209,7 @@ impl Survey {
         let n = whole("n")?.unwrap_or(1).max(whole("best_of")?.unwrap_or(1));
         let temperature = self.typed(body, "temperature", Kind::Number, "a number")?;
         let (seed, priority) = (signed("seed")?, signed("priority")?);
-        for name in ["user", "session_id", "prompt_cache_key", "cache_salt"] {
-            text(name)?;
-        }
+        let cache_salt = text("cache_salt")?;
         let (include_usage, continuous_usage) = self.usage_options(body)?;
 
         self.n = n;
@@ -222,6 +222,7 @@ impl Survey {
         self.temperature = temperature;
         self.seed = seed;
         self.priority = priority;
+        self.cache_salt = cache_salt;
         self.service_tier = service_tier;
         self.within_bounds()
     }
