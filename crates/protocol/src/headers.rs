@@ -23,6 +23,7 @@ pub const RATE_REMAINING_TOKENS: &str = "x-ratelimit-remaining-tokens";
 
 /// When all of them are there again.
 pub const RATE_RESET_TOKENS: &str = "x-ratelimit-reset-tokens";
+
 /// How urgent a request is: `low`, `normal` or `high`.
 pub const PRIORITY: &str = "x-forespeak-priority";
 
