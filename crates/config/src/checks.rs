@@ -193,9 +193,15 @@ impl Checks<'_> {
             let path = path.index(place);
             self.file(&mut model.tokenizer, path.key("tokenizer"));
             self.file(&mut model.chat_template, path.key("chat_template"));
+            if model.name.is_empty() && (model.served_as.is_some() || !model.aliases.is_empty()) {
+                self.tell(path.clone(), "aliases and served_as need a name to stand for; write name = \"…\"");
+            }
+            // The only pool need not be named.
+            if let ([only], None, None) = (pools, &model.pool, &model.engine) {
+                model.pool = Some(only.name.clone());
+            }
             match (&model.pool, &mut model.engine) {
                 (Some(_), Some(_)) => self.tell(path, "it has a pool and an engine; keep one"),
-                (None, None) if pools.len() == 1 => {}
                 (None, None) => self.tell(path, "who answers? name a pool, or write engine = {}"),
                 (Some(pool), None) => {
                     let known = || pools.iter().map(|pool| &*pool.name);
@@ -227,7 +233,12 @@ impl Checks<'_> {
     }
 
     fn tenants(&mut self, config: &mut Config) {
+        // Names that are learnt from workers are not known yet.
+        let pools_of_models = config.models.iter().filter(|model| !model.name.is_empty());
+        let named: BTreeSet<&str> = pools_of_models.filter_map(|model| model.pool.as_deref()).collect();
+        let all_known = config.pools.iter().all(|pool| named.contains(&*pool.name));
         let known: BTreeSet<&str> = config.models.iter().flat_map(names_of).collect();
+        let known = all_known.then_some(&known);
         let path = Path::at("tenants");
         let named = config
             .tenants
@@ -238,7 +249,7 @@ impl Checks<'_> {
         let mut anonymous = false;
         for (place, tenant) in config.tenants.iter_mut().enumerate() {
             let path = path.index(place);
-            self.tenant(tenant, &path, &known);
+            self.tenant(tenant, &path, known);
             if tenant.anonymous && std::mem::replace(&mut anonymous, true) {
                 self.tell(
                     path.key("anonymous"),
@@ -248,7 +259,7 @@ impl Checks<'_> {
         }
     }
 
-    fn tenant(&mut self, tenant: &mut Tenant, path: &Path, known: &BTreeSet<&str>) {
+    fn tenant(&mut self, tenant: &mut Tenant, path: &Path, known: Option<&BTreeSet<&str>>) {
         if tenant.keys.is_empty() && !tenant.anonymous {
             self.tell(
                 path.clone(),
@@ -351,10 +362,7 @@ impl Checks<'_> {
 }
 
 fn names_of(model: &Model) -> impl Iterator<Item = &str> {
-    let loras = model.loras.iter().map(|lora| &*lora.name);
-    std::iter::once(&*model.name)
-        .chain(model.aliases.iter().map(String::as_str))
-        .chain(loras)
+    model.names().chain(model.loras.iter().map(String::as_str))
 }
 
 fn events_spec(events: &Events) -> EventsSpec {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
 pub use limits::Limits;
-pub use model::{EngineModel, Lora, Model};
+pub use model::{EngineModel, Model};
 pub use pool::{Admission, Dns, Events, Health, Hook, Patience, Pool, Recycling, Timeouts, Worker};
 pub use server::Server;
 pub use tenant::{Key, Priority, Tenant};
@@ -32,7 +32,7 @@ pub struct Config {
     pub salt_secret: Option<Secret>,
     /// Groups of equal workers.
     pub pools: Vec<Pool>,
-    /// What clients may ask for, and who answers. With one pool and no model, names are learnt from its workers.
+    /// What clients may ask for, and who answers. A pool that no model names serves what its workers say they serve.
     pub models: Vec<Model>,
     /// Who may ask. Without any, everyone who reaches the address may.
     pub tenants: Vec<Tenant>,

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Model {
-    /// What clients call it.
+    /// What clients call it; learnt from the workers of its pool if left out.
     pub name: String,
     /// Other names for it.
     pub aliases: Vec<String>,
-    /// The pool whose workers answer.
+    /// The pool whose workers answer; the only one if left out.
     pub pool: Option<String>,
     /// What the workers call it; its own name if left out.
     pub served_as: Option<String>,
@@ -22,8 +22,8 @@ pub struct Model {
     pub chat_template: Option<PathBuf>,
     /// Most tokens of prompt and answer together, where the workers do not say.
     pub max_model_len: Option<usize>,
-    /// Adapters on top of it.
-    pub loras: Vec<Lora>,
+    /// Adapters on top of it that the workers have loaded, by the names they have there.
+    pub loras: Vec<String>,
     /// Serve it in this process instead of from a pool. At most one model can be.
     pub engine: Option<EngineModel>,
 }
@@ -33,22 +33,11 @@ impl Model {
     pub fn served_as(&self) -> &str {
         self.served_as.as_deref().unwrap_or(&self.name)
     }
-}
 
-/// An adapter that the workers have loaded.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Lora {
-    /// What clients call the model with it.
-    pub name: String,
-    /// What the workers call it; its own name if left out.
-    pub served_as: Option<String>,
-}
-
-impl Lora {
-    /// What the workers call it.
-    pub fn served_as(&self) -> &str {
-        self.served_as.as_deref().unwrap_or(&self.name)
+    /// Every name that clients may use for it, adapters not included.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let name = Some(&*self.name).filter(|name| !name.is_empty());
+        name.into_iter().chain(self.aliases.iter().map(String::as_str))
     }
 }
 

@@ -1,9 +1,16 @@
 //! The commands, one module each.
 
+mod check;
+#[cfg(feature = "engine")]
+mod embedded;
 mod engine;
 mod error;
+#[cfg(not(feature = "engine"))]
+#[path = "no_engine.rs"]
+mod embedded;
 mod serve;
 
+pub(crate) use check::check;
 pub(crate) use engine::engine;
 pub(crate) use error::CommandError;
 pub(crate) use serve::serve;
