@@ -28,18 +28,22 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(match &cli.command {
         Command::Serve(options) | Command::Engine(options) => options.log_format,
-        Command::Check(_) => LogFormat::default(),
+        Command::Bench(_) | Command::Check(_) => LogFormat::default(),
     });
-    let outcome = match cli.command {
-        Command::Serve(options) => commands::serve(options),
-        Command::Engine(options) => commands::engine(options),
-        Command::Check(options) => commands::check(&options),
-    };
-    match outcome {
+    match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             tracing::error!("{reason}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(command: Command) -> Result<(), String> {
+    match command {
+        Command::Serve(options) => commands::serve(options).map_err(|error| error.to_string()),
+        Command::Engine(options) => commands::engine(options).map_err(|error| error.to_string()),
+        Command::Check(options) => commands::check(&options).map_err(|error| error.to_string()),
+        Command::Bench(options) => commands::bench(&options).map_err(|error| error.to_string()),
     }
 }

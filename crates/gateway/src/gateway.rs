@@ -121,7 +121,10 @@ impl Gateway {
     pub(crate) fn models_for(&self, tenant: &Tenant) -> Vec<(String, Option<usize>)> {
         let own = self.embedded.iter().flat_map(|own| {
             let max_len = Some(own.model.max_model_len);
-            own.model.names.iter().map(move |name| (name.clone(), max_len))
+            own.model
+                .names
+                .iter()
+                .map(move |name| (name.clone(), max_len))
         });
         let catalog = self.catalog();
         let elsewhere = catalog

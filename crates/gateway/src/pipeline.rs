@@ -33,11 +33,7 @@ use crate::stages::{
 use crate::tenants::tell_allowances;
 
 /// Answers a request.
-pub(crate) async fn serve(
-    gateway: Arc<Gateway>,
-    route: Route,
-    request: Request<Body>,
-) -> Response {
+pub(crate) async fn serve(gateway: Arc<Gateway>, route: Route, request: Request<Body>) -> Response {
     let received = receive(route, request);
     let id = Arc::clone(&received.id);
     let mut record = Record::new(Arc::clone(&gateway), route, Arc::clone(&id));

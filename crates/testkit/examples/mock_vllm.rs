@@ -10,11 +10,12 @@
 
 use std::error::Error;
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 use forespeak_testkit::mock_vllm::constant::{ConstantConfig, ConstantWorker};
-use forespeak_testkit::mock_vllm::{MockConfig, MockVllm};
+use forespeak_testkit::mock_vllm::{MockConfig, MockVllm, Vocabulary};
 use serde_json::{Value, json};
 use simulator::spec::WorkerSpec;
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,6 +46,9 @@ struct Options {
     /// Most tokens of prompt and answer together
     #[arg(long, default_value_t = 1_000_000)]
     max_model_len: u64,
+    /// A GGUF file or Hugging Face folder with the tokenizer [default: four bytes a token]
+    #[arg(long)]
+    tokenizer: Option<PathBuf>,
     /// Publish KV events
     #[arg(long)]
     events: bool,
@@ -64,6 +68,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
     let mut constant = Vec::new();
     let mut mocks = Vec::new();
+    let vocabulary = match &options.tokenizer {
+        Some(path) => Vocabulary::load(path)?,
+        None => Vocabulary::Words,
+    };
     for _ in 0..options.count {
         if options.constant {
             constant.push(ConstantWorker::start(&ConstantConfig {
@@ -73,7 +81,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 port: 0,
             })?);
         } else {
-            mocks.push(MockVllm::start(mock(&options)?).await?);
+            mocks.push(MockVllm::start(mock(&options, &vocabulary)?).await?);
         }
     }
     let mut workers: Vec<Value> = constant
@@ -98,7 +106,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn mock(options: &Options) -> Result<MockConfig, Box<dyn Error>> {
+fn mock(options: &Options, vocabulary: &Vocabulary) -> Result<MockConfig, Box<dyn Error>> {
     let spec = WorkerSpec::by_name(&options.kind)?.scaled(options.scale, options.faster);
     Ok(MockConfig {
         model: options.model.clone(),
@@ -107,6 +115,7 @@ fn mock(options: &Options) -> Result<MockConfig, Box<dyn Error>> {
             kv_tokens: options.kv_tokens.unwrap_or(spec.kv_tokens),
             ..spec
         },
+        vocabulary: vocabulary.clone(),
         max_model_len: options.max_model_len,
         publishes_events: options.events,
         ..MockConfig::default()

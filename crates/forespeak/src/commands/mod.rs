@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod bench;
 mod check;
 #[cfg(feature = "engine")]
 mod embedded;
@@ -10,6 +11,7 @@ mod error;
 mod embedded;
 mod serve;
 
+pub(crate) use bench::bench;
 pub(crate) use check::check;
 pub(crate) use engine::engine;
 pub(crate) use error::CommandError;

@@ -16,11 +16,7 @@ use crate::stages::Form;
 use crate::stages::{Dispatched, DispatchedPrompt, Shape};
 use crate::worker::Codec;
 
-pub(super) async fn collect(
-    own: &Embedded,
-    request: Dispatched,
-    mut record: Record,
-) -> Response {
+pub(super) async fn collect(own: &Embedded, request: Dispatched, mut record: Record) -> Response {
     let mut answers = Vec::with_capacity(request.prompts.len());
     for mut prompt in request.prompts {
         match read_to_end(&mut prompt.generation, request.n, &mut record).await {

@@ -4,7 +4,6 @@ mod collect;
 mod pieces;
 mod stream;
 
-
 use axum::response::Response;
 use protocol::{ApiError, ErrorKind};
 
@@ -12,11 +11,7 @@ use crate::gateway::Embedded;
 use crate::record::Record;
 use crate::stages::Dispatched;
 
-pub(crate) async fn answer(
-    own: &Embedded,
-    request: Dispatched,
-    mut record: Record,
-) -> Response {
+pub(crate) async fn answer(own: &Embedded, request: Dispatched, mut record: Record) -> Response {
     record.dispatched(request.prompts.iter().map(|prompt| prompt.length).sum());
     match request.shape.stream {
         None => collect::collect(own, request, record).await,

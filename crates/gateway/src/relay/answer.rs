@@ -66,7 +66,9 @@ pub(crate) fn answer(gateway: &Arc<Gateway>, begun: Begun, mut record: Record) -
         // Its length is known, and nothing is added or taken away.
         if let Some(length) = head.headers.get(header::CONTENT_LENGTH) {
             let length = length.clone();
-            response.headers_mut().insert(header::CONTENT_LENGTH, length);
+            response
+                .headers_mut()
+                .insert(header::CONTENT_LENGTH, length);
         }
         Tap::of_whole()
     };

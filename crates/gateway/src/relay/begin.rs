@@ -92,7 +92,10 @@ pub(super) async fn find_worker(
                     "a worker failed a request"
                 );
                 placement.settle(Outcome::WorkerFault(broken.fault));
-                ApiError::new(ErrorKind::BadGateway, "the model's worker failed; try again")
+                ApiError::new(
+                    ErrorKind::BadGateway,
+                    "the model's worker failed; try again",
+                )
             }
             Err(Lost::Deadline) => {
                 placement.settle(Outcome::Deadline);

@@ -222,9 +222,7 @@ impl Tap {
             let event = events.slice(at..at + length);
             let shown = self.look(&event);
             if shown.as_ptr() != event.as_ptr() || shown.len() != event.len() {
-                changed.get_or_insert_with(|| {
-                    BytesMut::from(events.get(..at).unwrap_or_default())
-                });
+                changed.get_or_insert_with(|| BytesMut::from(events.get(..at).unwrap_or_default()));
             }
             if let Some(changed) = &mut changed {
                 changed.extend_from_slice(&shown);
@@ -299,7 +297,8 @@ impl Report {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let count = |tokens: Option<u64>| usize::try_from(tokens.unwrap_or(0)).unwrap_or(usize::MAX);
+        let count =
+            |tokens: Option<u64>| usize::try_from(tokens.unwrap_or(0)).unwrap_or(usize::MAX);
         let usage = protocol::Usage {
             prompt_tokens: count(self.prompt_tokens),
             completion_tokens: count(self.completion_tokens),

@@ -186,7 +186,10 @@ impl Watch {
 
 fn next_look(heard: Instant, patience: Duration, now: Instant, end: Instant) -> Instant {
     let runs_out = heard.checked_add(patience).unwrap_or(end);
-    (now + TICK).min(runs_out).min(end).max(now + Duration::from_millis(1))
+    (now + TICK)
+        .min(runs_out)
+        .min(end)
+        .max(now + Duration::from_millis(1))
 }
 
 #[cfg(test)]

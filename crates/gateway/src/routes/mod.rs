@@ -57,7 +57,9 @@ async fn unknown_path(request: Request<Body>) -> Response {
 pub(crate) fn no_such_path(path: &str) -> ApiError {
     ApiError::new(
         ErrorKind::NotFound,
-        format!("there is nothing at {path}; try /v1/chat/completions, /v1/completions or /v1/models"),
+        format!(
+            "there is nothing at {path}; try /v1/chat/completions, /v1/completions or /v1/models"
+        ),
     )
 }
 

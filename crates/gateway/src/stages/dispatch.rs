@@ -27,10 +27,7 @@ pub(crate) struct DispatchedPrompt {
     pub(crate) echo: String,
 }
 
-pub(crate) async fn dispatch(
-    own: &Embedded,
-    request: Tokenized,
-) -> Result<Dispatched, ApiError> {
+pub(crate) async fn dispatch(own: &Embedded, request: Tokenized) -> Result<Dispatched, ApiError> {
     let n = request.sampling.n;
     let mut prompts = Vec::with_capacity(request.prompts.len());
     for prompt in request.prompts {

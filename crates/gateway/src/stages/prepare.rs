@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use twox_hash::XxHash3_64;
 
 use super::identify::Identified;
-use super::receive::Received;
 use super::read::not_served;
+use super::receive::Received;
 use crate::catalog::FleetModel;
 use crate::gateway::Gateway;
 use crate::placement::{Ask, ChatSpans, PromptSpans};
@@ -205,7 +205,10 @@ fn asked_priority(headers: &HeaderMap, survey: &Survey) -> Result<Option<Priorit
             b"high" => Ok(Some(Priority::High)),
             _ => Err(ApiError::invalid(
                 headers::PRIORITY,
-                format!("the header {} must be low, normal or high", headers::PRIORITY),
+                format!(
+                    "the header {} must be low, normal or high",
+                    headers::PRIORITY
+                ),
             )),
         };
     }
@@ -226,7 +229,9 @@ fn asked_priority(headers: &HeaderMap, survey: &Survey) -> Result<Option<Priorit
 fn session(headers: &HeaderMap, survey: &Survey, body: &[u8]) -> Option<u64> {
     let named = headers.get(headers::SESSION_ID).map(|id| id.as_bytes());
     let written = || {
-        let field = SESSION_FIELDS.iter().find_map(|field| survey.value(field))?;
+        let field = SESSION_FIELDS
+            .iter()
+            .find_map(|field| survey.value(field))?;
         body.get(field)
     };
     named.or_else(written).map(XxHash3_64::oneshot)
@@ -272,11 +277,20 @@ mod tests {
 
     #[test]
     fn priority_is_asked_for_in_a_header_or_in_the_body() {
-        assert_eq!(asked(Some("high"), r#"{"priority": 3}"#), Some(Priority::High));
+        assert_eq!(
+            asked(Some("high"), r#"{"priority": 3}"#),
+            Some(Priority::High)
+        );
         assert_eq!(asked(None, r#"{"priority": 3}"#), Some(Priority::Low));
         assert_eq!(asked(None, r#"{"priority": -3}"#), Some(Priority::High));
-        assert_eq!(asked(None, r#"{"service_tier": "flex"}"#), Some(Priority::Low));
-        assert_eq!(asked(None, r#"{"priority": 0, "service_tier": "auto"}"#), None);
+        assert_eq!(
+            asked(None, r#"{"service_tier": "flex"}"#),
+            Some(Priority::Low)
+        );
+        assert_eq!(
+            asked(None, r#"{"priority": 0, "service_tier": "auto"}"#),
+            None
+        );
     }
 
     #[test]

@@ -60,11 +60,7 @@ pub(crate) async fn read(gateway: &Gateway, mut identified: Identified) -> Resul
     })
 }
 
-async fn server_of(
-    gateway: &Gateway,
-    tenant: &Tenant,
-    body: &Bytes,
-) -> Result<Server, ApiError> {
+async fn server_of(gateway: &Gateway, tenant: &Tenant, body: &Bytes) -> Result<Server, ApiError> {
     let catalog = gateway.catalog();
     if catalog.is_empty()
         && let Some(embedded) = gateway.embedded()

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{Priority, Sampling};
+use protocol::ApiError;
 use protocol::chat::{ChatRequest, Conversation, ValidChat};
 use protocol::completions::{CompletionRequest, Prompt, ValidCompletion};
 use protocol::stream::StreamOptions;
-use protocol::ApiError;
 
 use super::identify::Identified;
 use super::read::no_such_model;

@@ -1,9 +1,12 @@
 //! Text to tokens and back: a toy that every test understands, or a model's own tokenizer.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use model::{ChatTemplate, Conversation, Specials, Tokenizer};
+use model::{
+    ChatTemplate, Compute, Conversation, LoadOptions, Model, ModelSource, Specials, Tier, Tokenizer,
+};
 use serde_json::Value;
 
 /// Bytes in a token of the toy vocabulary.
@@ -53,6 +56,21 @@ impl Vocabulary {
                 words,
             }))
         })
+    }
+
+    /// With the tokenizer and template of a GGUF file or a Hugging Face folder.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let options = LoadOptions {
+            quantize: None,
+            chat_template: None,
+            compute: Arc::new(Compute::new(Tier::detect(), 1)),
+            progress: &|_| {},
+        };
+        let loaded = Model::load(&ModelSource::Path(path.to_owned()), &options)
+            .map_err(|error| error.to_string())?;
+        let (_, tokenizer, template) = loaded.into_parts();
+        Self::model(tokenizer, template)
+            .ok_or_else(|| format!("{} has none of our words as a token", path.display()))
     }
 
     /// The tokens of a plain prompt.
