@@ -194,7 +194,10 @@ impl Checks<'_> {
             self.file(&mut model.tokenizer, path.key("tokenizer"));
             self.file(&mut model.chat_template, path.key("chat_template"));
             if model.name.is_empty() && (model.served_as.is_some() || !model.aliases.is_empty()) {
-                self.tell(path.clone(), "aliases and served_as need a name to stand for; write name = \"…\"");
+                self.tell(
+                    path.clone(),
+                    "aliases and served_as need a name to stand for; write name = \"…\"",
+                );
             }
             // The only pool need not be named.
             if let ([only], None, None) = (pools, &model.pool, &model.engine) {
@@ -233,10 +236,14 @@ impl Checks<'_> {
     }
 
     fn tenants(&mut self, config: &mut Config) {
-        // Names that are learnt from workers are not known yet.
-        let pools_of_models = config.models.iter().filter(|model| !model.name.is_empty());
-        let named: BTreeSet<&str> = pools_of_models.filter_map(|model| model.pool.as_deref()).collect();
-        let all_known = config.pools.iter().all(|pool| named.contains(&*pool.name));
+        // Names that are learnt from workers, or from a model's file, are not known yet.
+        let pools: BTreeSet<&str> = config
+            .models
+            .iter()
+            .filter_map(|model| model.pool.as_deref())
+            .collect();
+        let all_known = config.pools.iter().all(|pool| pools.contains(&*pool.name))
+            && config.models.iter().all(|model| !model.name.is_empty());
         let known: BTreeSet<&str> = config.models.iter().flat_map(names_of).collect();
         let known = all_known.then_some(&known);
         let path = Path::at("tenants");
@@ -284,9 +291,8 @@ impl Checks<'_> {
         if tenant.priority > tenant.max_priority() {
             self.tell(path.key("priority"), "it is higher than max_priority");
         }
-        // Names learnt from workers are not known yet.
-        for name in tenant.models.iter().flatten().filter(|_| !known.is_empty()) {
-            if !known.contains(&**name) {
+        for name in tenant.models.iter().flatten() {
+            if let Some(known) = known.filter(|known| !known.contains(&**name)) {
                 let suggestion = suggest(name, known.iter().copied());
                 self.tell(
                     path.key("models"),

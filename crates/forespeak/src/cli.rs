@@ -147,14 +147,29 @@ pub(crate) struct FleetOptions {
     )]
     pub(crate) worker: Vec<WorkerUrl>,
     /// How a worker is chosen: round_robin, least_loaded, sticky, prefix, lmetric or fit [default: fit]
-    #[arg(long, value_name = "NAME", requires = "worker", env = "FORESPEAK_POLICY")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "worker",
+        env = "FORESPEAK_POLICY"
+    )]
     pub(crate) policy: Option<Policy>,
     /// The workers' tokenizer and chat template: a Hugging Face folder, its tokenizer.json, or a GGUF file. Without it
     /// prompts are compared as text
-    #[arg(long, value_name = "PATH", requires = "worker", env = "FORESPEAK_TOKENIZER")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "worker",
+        env = "FORESPEAK_TOKENIZER"
+    )]
     pub(crate) tokenizer: Option<PathBuf>,
     /// Where each worker publishes its KV events, such as tcp://{host}:5557; {host} stands for the worker's host
-    #[arg(long, value_name = "ENDPOINT", requires = "worker", env = "FORESPEAK_WORKER_KV_EVENTS")]
+    #[arg(
+        long,
+        value_name = "ENDPOINT",
+        requires = "worker",
+        env = "FORESPEAK_WORKER_KV_EVENTS"
+    )]
     pub(crate) worker_kv_events: Option<String>,
 }
 
@@ -394,7 +409,12 @@ mod tests {
         let Command::Serve(options) = cli.command else {
             panic!("not serve");
         };
-        let urls: Vec<_> = options.fleet.worker.iter().map(WorkerUrl::to_string).collect();
+        let urls: Vec<_> = options
+            .fleet
+            .worker
+            .iter()
+            .map(WorkerUrl::to_string)
+            .collect();
         assert_eq!(urls, ["http://a:1", "http://b:2"]);
         assert_eq!(options.fleet.policy, Some(Policy::Lmetric));
     }

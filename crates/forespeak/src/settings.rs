@@ -13,7 +13,11 @@ pub(crate) fn settings(options: &ServeOptions) -> Result<Config, CommandError> {
     let mut config = fleet_settings(&options.fleet)?;
     override_server(&mut config, &options.http);
     if let Some(template) = &options.model.chat_template {
-        for model in config.models.iter_mut().filter(|model| model.engine.is_none()) {
+        for model in config
+            .models
+            .iter_mut()
+            .filter(|model| model.engine.is_none())
+        {
             model.chat_template = Some(template.clone());
         }
     }

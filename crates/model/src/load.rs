@@ -95,14 +95,7 @@ fn load_gguf(file: SourceFile, options: &LoadOptions<'_>) -> Result<LoadedModel,
     let language = Language::from_gguf(&gguf, options.chat_template.as_deref())?;
     let name = gguf.text("general.name")?.map(str::to_owned);
     let checkpoint = Checkpoint::from_gguf(&file, &gguf, &config);
-    finish(
-        &file.name,
-        &checkpoint,
-        config,
-        language,
-        name,
-        options,
-    )
+    finish(&file.name, &checkpoint, config, language, name, options)
 }
 
 fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, ModelError> {
@@ -118,21 +111,13 @@ fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, 
             &read_file(&generation_path)?,
         )?);
     }
-    let language =
-        Language::from_folder(folder, &generation, options.chat_template.as_deref())?;
+    let language = Language::from_folder(folder, &generation, options.chat_template.as_deref())?;
     let checkpoint = Checkpoint::from_folder(folder)?;
     let label = folder.display().to_string();
     let name = folder
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
-    finish(
-        &label,
-        &checkpoint,
-        config,
-        language,
-        name,
-        options,
-    )
+    finish(&label, &checkpoint, config, language, name, options)
 }
 
 fn finish(

@@ -37,7 +37,8 @@ impl Model {
     /// Every name that clients may use for it, adapters not included.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let name = Some(&*self.name).filter(|name| !name.is_empty());
-        name.into_iter().chain(self.aliases.iter().map(String::as_str))
+        name.into_iter()
+            .chain(self.aliases.iter().map(String::as_str))
     }
 }
 

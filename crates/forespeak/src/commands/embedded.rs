@@ -40,12 +40,18 @@ pub(super) fn start(
     let section = config.models.iter().find(|model| model.engine.is_some());
     if let Some(section) = section {
         let asked = &mut options.model;
-        let path = section.engine.as_ref().and_then(|engine| engine.path.clone());
+        let path = section
+            .engine
+            .as_ref()
+            .and_then(|engine| engine.path.clone());
         asked.model = asked.model.take().or(path);
         if asked.served_model_name.is_empty() {
             asked.served_model_name = section.names().map(str::to_owned).collect();
         }
-        asked.chat_template = asked.chat_template.take().or_else(|| section.chat_template.clone());
+        asked.chat_template = asked
+            .chat_template
+            .take()
+            .or_else(|| section.chat_template.clone());
         asked.max_model_len = asked.max_model_len.or(section.max_model_len);
     }
     let loaded = load(&options)?;
@@ -64,18 +70,16 @@ impl Own {
         banner.lines = self.lines;
         banner.chats = self.chats;
         if let Some(publisher) = &publisher {
-            banner.lines.push(("KV events", publisher.endpoint().to_owned()));
+            banner
+                .lines
+                .push(("KV events", publisher.endpoint().to_owned()));
         }
         let worker: Arc<dyn gateway::Worker> = self.engine;
         Ok((Gateway::new(self.model, worker, tenants), publisher))
     }
 }
 
-fn start_engine(
-    options: &ServeOptions,
-    role: Role,
-    loaded: Loaded,
-) -> Result<Own, CommandError> {
+fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Own, CommandError> {
     let config = loaded.model.config().clone();
     let max_model_len = match options.model.max_model_len {
         Some(asked) if asked > config.context_length => {

@@ -4,11 +4,11 @@ mod bench;
 mod check;
 #[cfg(feature = "engine")]
 mod embedded;
-mod engine;
-mod error;
 #[cfg(not(feature = "engine"))]
 #[path = "no_engine.rs"]
 mod embedded;
+mod engine;
+mod error;
 mod serve;
 
 pub(crate) use bench::bench;

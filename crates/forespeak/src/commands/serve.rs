@@ -41,7 +41,11 @@ pub(super) fn run(options: Box<ServeOptions>, role: Role) -> Result<(), CommandE
     let made_up = SaltSecret::random();
     let tenants = match role {
         Role::Worker if config.server.api_key_file.is_none() => Tenants::of_a_worker(),
-        _ => tenants(&config, &salt_secret(&config, &made_up), &Tenants::default())?,
+        _ => tenants(
+            &config,
+            &salt_secret(&config, &made_up),
+            &Tenants::default(),
+        )?,
     };
     let own = if beside_engine {
         Some(embedded::start(&options, &config, role)?)
@@ -97,14 +101,22 @@ async fn answer(
     if role == Role::Server {
         let admin_config = config.admin.clone();
         let again = move || settings(&options);
-        let live = Live::start(Arc::clone(&gateway), config.clone(), made_up, Box::new(again)).await?;
+        let live = Live::start(
+            Arc::clone(&gateway),
+            config.clone(),
+            made_up,
+            Box::new(again),
+        )
+        .await?;
         reload_on_hangup(Arc::clone(&live))?;
         if !config.pools.is_empty() {
             describe_pools(&live, &config, &mut banner).await;
         }
         if let Some(section) = admin_config {
             let server = open_admin(&section, &gateway, live)?;
-            banner.lines.push(("admin", format!("http://{}", server.address())));
+            banner
+                .lines
+                .push(("admin", format!("http://{}", server.address())));
             admin = Some(tokio::spawn(server.run(stop.clone())));
         }
     }

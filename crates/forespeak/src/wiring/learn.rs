@@ -58,7 +58,10 @@ impl From<List> for Learnt {
 
 /// Asks one worker what it serves.
 pub(crate) async fn ask_for_models(worker: &WorkerSpec) -> Result<Learnt, String> {
-    let uri = worker.url.join("/v1/models").ok_or("its address cannot be used")?;
+    let uri = worker
+        .url
+        .join("/v1/models")
+        .ok_or("its address cannot be used")?;
     let getter = Getter::new(CONNECT_WITHIN, false, worker.api_key.clone());
     let page = getter
         .get(uri, ANSWER_WITHIN, MAX_LIST_BYTES)

@@ -119,7 +119,10 @@ impl Live {
         changes.extend(gone.map(|name| format!("pool {name:?} is gone")));
         changes.extend(fixed(&state.config, &config));
         changes.extend(self.replace_tenants(&state.config, &config, new_tenants));
-        *state = State { config, pools: next };
+        *state = State {
+            config,
+            pools: next,
+        };
         drop(state);
         self.publish();
         Ok(changes)
@@ -135,7 +138,9 @@ impl Live {
         let model = model_of(config, settings);
         let name = &settings.name;
         let before = self.state().pools.get(name).cloned();
-        let fitting = before.clone().filter(|running| running.fits(settings, &model));
+        let fitting = before
+            .clone()
+            .filter(|running| running.fits(settings, &model));
         if let Some(running) = fitting {
             if running.settings != *settings || running.model != model {
                 changes.push(format!("pool {name:?} goes on with other settings"));
@@ -193,7 +198,9 @@ impl Live {
         let pools: Vec<(String, Arc<Pool>)> = {
             let state = self.state();
             let known = state.pools.iter();
-            known.map(|(name, running)| (name.clone(), Arc::clone(&running.pool))).collect()
+            known
+                .map(|(name, running)| (name.clone(), Arc::clone(&running.pool)))
+                .collect()
         };
         let mut all = true;
         let mut changed = false;
@@ -237,7 +244,11 @@ impl Live {
     /// The names under which something is served.
     pub(crate) fn names(&self) -> Vec<String> {
         let catalog = self.gateway.catalog();
-        catalog.models().iter().flat_map(|model| model.names.clone()).collect()
+        catalog
+            .models()
+            .iter()
+            .flat_map(|model| model.names.clone())
+            .collect()
     }
 }
 
@@ -282,13 +293,21 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
 }
 
 fn engines(config: &Config) -> Vec<&config::EngineModel> {
-    config.models.iter().filter_map(|model| model.engine.as_ref()).collect()
+    config
+        .models
+        .iter()
+        .filter_map(|model| model.engine.as_ref())
+        .collect()
 }
 
 impl Operations for Live {
     fn pools(&self) -> Vec<Arc<Pool>> {
         let state = self.state();
-        state.pools.values().map(|running| Arc::clone(&running.pool)).collect()
+        state
+            .pools
+            .values()
+            .map(|running| Arc::clone(&running.pool))
+            .collect()
     }
 
     fn config(&self) -> Value {

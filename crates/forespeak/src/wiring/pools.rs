@@ -197,7 +197,11 @@ pub(super) fn fleet_model(
     // Workers know the names they were asked for, and only those.
     served.upstream_name = match &model.served_as {
         Some(name) => Some(name.clone()),
-        None if named => learnt.names.first().filter(|name| !names.contains(name)).cloned(),
+        None if named => learnt
+            .names
+            .first()
+            .filter(|name| !names.contains(name))
+            .cloned(),
         None => None,
     };
     if served.upstream_name.is_none() && names.len() > 1 && named {

@@ -9,7 +9,10 @@ use crate::commands::CommandError;
 
 /// The secret that was given, or the one that lasts as long as the process.
 pub(crate) fn salt_secret(config: &Config, made_up: &SaltSecret) -> SaltSecret {
-    let given = config.salt_secret.as_ref().and_then(|secret| secret.reveal());
+    let given = config
+        .salt_secret
+        .as_ref()
+        .and_then(|secret| secret.reveal());
     given.map_or_else(|| made_up.clone(), SaltSecret::from_text)
 }
 
@@ -99,7 +102,9 @@ mod tests {
     #[test]
     fn a_tenant_is_known_by_its_hashed_key() {
         // printf %s secret | sha256sum
-        let tenants = of("[[tenants]]\nname = \"t\"\nkeys = [{ sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\" }]\nmodels = [\"m\"]\n");
+        let tenants = of(
+            "[[tenants]]\nname = \"t\"\nkeys = [{ sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\" }]\nmodels = [\"m\"]\n",
+        );
         let tenant = tenants.identify(Some("secret")).unwrap();
         assert!(tenant.models.allow("m") && !tenant.models.allow("n"));
         assert!(tenants.identify(None).is_err());

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, Request, header};
+use http::{HeaderMap, Request};
 use protocol::{ApiError, ErrorKind};
 
 use super::Desk;
@@ -13,9 +13,13 @@ use crate::stages::bearer;
 use crate::tenants::KeyHash;
 
 /// What browsers add to what pages ask for.
-const FROM_A_PAGE: [&str; 2] = ["sec-fetch-site", header::ORIGIN.as_str()];
+const FROM_A_PAGE: [&str; 2] = ["sec-fetch-site", "origin"];
 
-pub(super) async fn guard(State(desk): State<Desk>, request: Request<Body>, next: Next) -> Response {
+pub(super) async fn guard(
+    State(desk): State<Desk>,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
     match require_operator(desk.key.as_ref(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(error) => refuse(&error),

@@ -59,7 +59,11 @@ async fn decisions(State(desk): State<Desk>, Query(wanted): Query<Wanted>) -> Re
     let pools = desk.operations.pools();
     let pools = pools.iter().filter(|pool| asked(pool.name()));
     let mut found: Vec<_> = pools
-        .flat_map(|pool| pool.decisions().into_iter().map(|decision| (pool.name(), decision)))
+        .flat_map(|pool| {
+            pool.decisions()
+                .into_iter()
+                .map(|decision| (pool.name(), decision))
+        })
         .collect();
     found.sort_by(|(_, a), (_, b)| b.at.total_cmp(&a.at));
     found.truncate(wanted.limit.unwrap_or(DECISIONS_SHOWN));

@@ -17,7 +17,12 @@ use crate::http_io::{json as answer, read_json_body, refuse};
 use crate::placement::Pool;
 
 pub(super) async fn list(State(desk): State<Desk>) -> Response {
-    let pools: Vec<_> = desk.operations.pools().iter().map(|pool| pool.report()).collect();
+    let pools: Vec<_> = desk
+        .operations
+        .pools()
+        .iter()
+        .map(|pool| pool.report())
+        .collect();
     answer(&json!({ "pools": pools }))
 }
 
@@ -75,7 +80,9 @@ pub(super) async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -
 }
 
 pub(super) async fn drain(State(desk): State<Desk>, Path(name): Path<String>) -> Response {
-    tell(&desk, &name, |worker| worker.drain(DrainReason::Operator, Instant::now()))
+    tell(&desk, &name, |worker| {
+        worker.drain(DrainReason::Operator, Instant::now())
+    })
 }
 
 pub(super) async fn undrain(State(desk): State<Desk>, Path(name): Path<String>) -> Response {

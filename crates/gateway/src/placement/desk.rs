@@ -15,7 +15,8 @@ use std::time::Duration;
 use fleet::{Attempt, Snapshot, Worker, WorkerId};
 use routing::Decision;
 use routing::admission::{
-    FairQueue, Pressure, QueueLimits, Refusal, TenantId, Ticket, Verdict, Waiting, admit, turned_away,
+    FairQueue, Pressure, QueueLimits, Refusal, TenantId, Ticket, Verdict, Waiting, admit,
+    turned_away,
 };
 use tokio::sync::oneshot;
 

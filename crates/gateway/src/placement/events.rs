@@ -112,9 +112,17 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         for (worker, missing) in changed {
             let (pool, worker) = (&*shared.pool, worker.name());
             if missing && !knows_tokens {
-                tracing::warn!(pool, worker, "kv events are of no use without the model's tokenizer: name it in the pool's configuration");
+                tracing::warn!(
+                    pool,
+                    worker,
+                    "kv events are of no use without the model's tokenizer: name it in the pool's configuration"
+                );
             } else if missing {
-                tracing::warn!(pool, worker, "kv events are missing: routing to this worker goes by what was sent there; check its --kv-events-config");
+                tracing::warn!(
+                    pool,
+                    worker,
+                    "kv events are missing: routing to this worker goes by what was sent there; check its --kv-events-config"
+                );
             } else {
                 tracing::info!(pool, worker, "kv events are coming in");
             }

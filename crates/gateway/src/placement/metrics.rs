@@ -80,7 +80,10 @@ struct Labels {
 }
 
 impl EncodeLabelSet for Labels {
-    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>) -> fmt::Result {
+    fn encode(
+        &self,
+        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
+    ) -> fmt::Result {
         [("pool", &*self.pool), self.kind].encode(encoder)
     }
 }
@@ -197,8 +200,11 @@ impl PlacementMetrics {
         let counter = |family: &Family<Labels, Counter>, name, word| {
             family.get_or_create_owned(&labels(name, word))
         };
-        let routing =
-            |stage: Stage| families.routing.get_or_create_owned(&labels("stage", stage.word()));
+        let routing = |stage: Stage| {
+            families
+                .routing
+                .get_or_create_owned(&labels("stage", stage.word()))
+        };
         Meters {
             stages: Stage::ALL.map(routing),
             read: How::ALL.map(|how| counter(&families.read, "how", how.word())),
@@ -428,7 +434,10 @@ const WORKER_COUNTERS: [WorkerCounter; 3] = [
                 worker.cache.as_ref().map_or(0, |cache| cache.orphans)
             }),
             ("unknown_removal", |worker| {
-                worker.cache.as_ref().map_or(0, |cache| cache.unknown_removals)
+                worker
+                    .cache
+                    .as_ref()
+                    .map_or(0, |cache| cache.unknown_removals)
             }),
         ],
     ),
@@ -439,7 +448,10 @@ const WORKER_COUNTERS: [WorkerCounter; 3] = [
         &[
             ("failed", |worker| worker.scrapes.scrapes_failed),
             ("ok", |worker| {
-                worker.scrapes.scrapes.saturating_sub(worker.scrapes.scrapes_failed)
+                worker
+                    .scrapes
+                    .scrapes
+                    .saturating_sub(worker.scrapes.scrapes_failed)
             }),
         ],
     ),
@@ -450,7 +462,10 @@ const WORKER_COUNTERS: [WorkerCounter; 3] = [
         &[
             ("failed", |worker| worker.scrapes.probes_failed),
             ("ok", |worker| {
-                worker.scrapes.probes.saturating_sub(worker.scrapes.probes_failed)
+                worker
+                    .scrapes
+                    .probes
+                    .saturating_sub(worker.scrapes.probes_failed)
             }),
         ],
     ),
@@ -472,7 +487,9 @@ impl Collector for States {
                 let labels = |worker: &WorkerReport| {
                     [("pool", pool.pool.clone()), ("worker", worker.name.clone())]
                 };
-                pool.workers.iter().map(move |worker| (labels(worker), worker))
+                pool.workers
+                    .iter()
+                    .map(move |worker| (labels(worker), worker))
             })
         };
         for (name, help, value) in WORKER_GAUGES {

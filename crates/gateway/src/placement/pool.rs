@@ -211,7 +211,6 @@ impl Pool {
             }),
         }
     }
-
 }
 
 /// A place in the line, given up when dropped.

@@ -97,7 +97,12 @@ fn carry_out(
         Action::Drain(id, reason) => {
             let worker = find(id)?;
             shared.meters.recycled("drained");
-            tracing::warn!(pool = &*shared.pool, worker = worker.name(), reason = word(reason), "worker is to be restarted: it is drained");
+            tracing::warn!(
+                pool = &*shared.pool,
+                worker = worker.name(),
+                reason = word(reason),
+                "worker is to be restarted: it is drained"
+            );
             worker.drain(DrainReason::Recycling, now.instant);
         }
         Action::CallHook(id, reason) => {
@@ -107,13 +112,21 @@ fn carry_out(
         Action::Readmit(id) => {
             let worker = find(id)?;
             shared.meters.recycled("readmitted");
-            tracing::info!(pool = &*shared.pool, worker = worker.name(), "worker is back");
+            tracing::info!(
+                pool = &*shared.pool,
+                worker = worker.name(),
+                "worker is back"
+            );
             worker.undrain(now.instant);
         }
         Action::GiveUp(id) => {
             shared.meters.recycled("given_up");
             let worker = find(id)?;
-            tracing::error!(pool = &*shared.pool, worker = worker.name(), "worker did not come back after its restart; it stays drained until somebody looks");
+            tracing::error!(
+                pool = &*shared.pool,
+                worker = worker.name(),
+                "worker did not come back after its restart; it stays drained until somebody looks"
+            );
         }
     }
     None

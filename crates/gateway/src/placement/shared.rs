@@ -129,10 +129,10 @@ impl Shared {
         answers: u32,
         reported: Reported,
     ) {
-        let block = self
-            .desk()
-            .books
-            .learn(worker.id(), epoch, predicted_cached, answers, reported);
+        let block =
+            self.desk()
+                .books
+                .learn(worker.id(), epoch, predicted_cached, answers, reported);
         if let Some(cached) = reported.cached_tokens {
             self.meters.reported(predicted_cached, cached, block);
         }

@@ -26,7 +26,11 @@ pub(crate) fn tell_allowances(left: &Allowances, headers: &mut HeaderMap) {
     };
     tell(
         left.requests,
-        [RATE_LIMIT_REQUESTS, RATE_REMAINING_REQUESTS, RATE_RESET_REQUESTS],
+        [
+            RATE_LIMIT_REQUESTS,
+            RATE_REMAINING_REQUESTS,
+            RATE_RESET_REQUESTS,
+        ],
     );
     tell(
         left.tokens,
@@ -64,7 +68,13 @@ mod tests {
             remaining: 40,
             reset: Duration::from_secs(36),
         });
-        tell_allowances(&Allowances { requests: None, tokens }, &mut headers);
+        tell_allowances(
+            &Allowances {
+                requests: None,
+                tokens,
+            },
+            &mut headers,
+        );
         assert_eq!(headers.len(), 3);
         assert_eq!(headers["x-ratelimit-remaining-tokens"], "40");
         assert_eq!(headers["x-ratelimit-reset-tokens"], "36s");

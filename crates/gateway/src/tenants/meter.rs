@@ -67,11 +67,7 @@ impl Meter {
     }
 
     /// Lets a request in, if the limits allow one more.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        limits: &Limits,
-        now: Instant,
-    ) -> Result<Pass, ApiError> {
+    pub(super) fn enter(self: &Arc<Self>, limits: &Limits, now: Instant) -> Result<Pass, ApiError> {
         let mut used = self.used();
         if let Some(limit) = limits.concurrent
             && used.running >= limit
@@ -85,19 +81,13 @@ impl Meter {
         if let Some(limit) = limits.tokens_per_minute {
             let taken = used.tokens.take(limit, 0, now);
             taken.map_err(|wait| {
-                refuse(
-                    format!("the {limit} tokens per minute are used up"),
-                    wait,
-                )
+                refuse(format!("the {limit} tokens per minute are used up"), wait)
             })?;
         }
         if let Some(limit) = limits.requests_per_minute {
             let taken = used.requests.take(u64::from(limit), 1, now);
             taken.map_err(|wait| {
-                refuse(
-                    format!("the {limit} requests per minute are used up"),
-                    wait,
-                )
+                refuse(format!("the {limit} requests per minute are used up"), wait)
             })?;
         }
         used.running += 1;
@@ -197,7 +187,10 @@ mod tests {
         let limits = limits(Some(2), None, None);
         drop(meter.enter(&limits, now).unwrap());
         drop(meter.enter(&limits, now).unwrap());
-        assert_eq!(retry(&meter.enter(&limits, now).unwrap_err()), (429, Some(30)));
+        assert_eq!(
+            retry(&meter.enter(&limits, now).unwrap_err()),
+            (429, Some(30))
+        );
         assert!(meter.enter(&limits, now + Duration::from_secs(31)).is_ok());
     }
 
@@ -207,7 +200,10 @@ mod tests {
         let meter = Meter::new(now);
         let limits = limits(None, None, Some(1));
         let pass = meter.enter(&limits, now).unwrap();
-        assert_eq!(retry(&meter.enter(&limits, now).unwrap_err()), (429, Some(1)));
+        assert_eq!(
+            retry(&meter.enter(&limits, now).unwrap_err()),
+            (429, Some(1))
+        );
         drop(pass);
         assert!(meter.enter(&limits, now).is_ok());
         assert_eq!(meter.running(), 0);
@@ -235,7 +231,10 @@ mod tests {
         let mut pass = meter.enter(&limits, now).unwrap();
         pass.reserve(500, now).unwrap();
         let mut other = meter.enter(&limits, now).unwrap();
-        assert_eq!(retry(&other.reserve(200, now).unwrap_err()), (429, Some(10)));
+        assert_eq!(
+            retry(&other.reserve(200, now).unwrap_err()),
+            (429, Some(10))
+        );
         pass.settle(100, now);
         other.reserve(200, now).unwrap();
         let remaining = || meter.allowances(&limits, now).tokens.unwrap().remaining;
@@ -253,7 +252,10 @@ mod tests {
         let limits = limits(None, Some(60), None);
         let mut pass = meter.enter(&limits, now).unwrap();
         pass.settle(90, now);
-        assert_eq!(retry(&meter.enter(&limits, now).unwrap_err()), (429, Some(30)));
+        assert_eq!(
+            retry(&meter.enter(&limits, now).unwrap_err()),
+            (429, Some(30))
+        );
     }
 
     #[test]
