@@ -33,6 +33,8 @@ mod recycling;
 mod refusal;
 mod report;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 pub use ask::{Ask, ChatSpans, PromptSpans};
 pub use chosen::Chosen;
