@@ -22,6 +22,7 @@ const NO_CHOICES: &[u8] = b"\"choices\":[]";
 const FINISHED: &[u8] = b"\"finish_reason\":\"";
 const ERROR: &[u8] = b"data: {\"error\"";
 const OBJECT_ERROR: &[u8] = b"data: {\"object\":\"error\"";
+const BLAMES_CLIENT: [&[u8]; 2] = [b"\"code\":4", b"\"code\": 4"];
 
 /// What an answer says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +74,14 @@ struct Said {
     text: Vec<u8>,
 }
 
+/// Whose failure an event in a stream tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A 4xx in all but name.
+    OfClient,
+    OfWorker,
+}
+
 /// What kind of answer it is.
 #[derive(Debug)]
 enum Form {
@@ -97,7 +106,7 @@ pub(crate) struct Tap {
     events: u64,
     is_finished: bool,
     is_done: bool,
-    has_failed: bool,
+    failure: Option<Failure>,
     /// Events of an earlier worker whose answer is being continued.
     before: u64,
 }
@@ -128,7 +137,7 @@ impl Tap {
             events: 0,
             is_finished: false,
             is_done: false,
-            has_failed: false,
+            failure: None,
             before: 0,
         }
     }
@@ -153,9 +162,9 @@ impl Tap {
         self.is_done
     }
 
-    /// Whether the worker itself has told of a failure.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
+    /// The failure that the worker itself has told of.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure
     }
 
     /// The text so far, if it was kept and nothing else was said.
@@ -245,7 +254,12 @@ impl Tap {
             return event.clone();
         }
         if event.starts_with(ERROR) || event.starts_with(OBJECT_ERROR) {
-            self.has_failed = true;
+            let blames = |mark: &&[u8]| memmem::find(event, mark).is_some();
+            self.failure = Some(if BLAMES_CLIENT.iter().any(blames) {
+                Failure::OfClient
+            } else {
+                Failure::OfWorker
+            });
             return event.clone();
         }
         if !event.starts_with(b"data:") {
@@ -433,7 +447,7 @@ mod tests {
         let mut tap = Tap::of_stream(false, Some(TextKey::Content));
         let stream = [HELLO, LAST, COUNTED, OVER].concat();
         assert_eq!(passed(&mut tap, &stream, &[]), stream);
-        assert!(tap.is_finished() && tap.is_done() && !tap.has_failed());
+        assert!(tap.is_finished() && tap.is_done() && tap.failure().is_none());
         assert_eq!(tap.said(), Some(br#"He \"llo\" w"#.as_slice()));
         assert_eq!(tap.events(), 2);
         let report = Report {
@@ -473,13 +487,23 @@ mod tests {
 
     #[test]
     fn an_error_event_is_noticed() {
-        for event in [
-            "data: {\"error\": {\"message\": \"gone\"}}\n\n",
-            "data: {\"object\":\"error\",\"message\":\"gone\"}\n\n",
+        for (event, failure) in [
+            (
+                "data: {\"error\": {\"message\": \"gone\", \"code\": 500}}\n\n",
+                Failure::OfWorker,
+            ),
+            (
+                "data: {\"error\":{\"message\":\"bad\",\"code\":400}}\n\n",
+                Failure::OfClient,
+            ),
+            (
+                "data: {\"object\":\"error\",\"message\":\"gone\"}\n\n",
+                Failure::OfWorker,
+            ),
         ] {
             let mut tap = Tap::of_stream(false, None);
             assert_eq!(passed(&mut tap, event, &[]), event);
-            assert!(tap.has_failed());
+            assert_eq!(tap.failure(), Some(failure), "{event}");
         }
     }
 
