@@ -122,6 +122,7 @@ impl Drop for Record {
                 route: self.route.path(),
                 status: u32::from(self.status),
             },
+            self.first_token,
             took,
         );
         tracing::info!(

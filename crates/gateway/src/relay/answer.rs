@@ -201,7 +201,7 @@ impl Relayed {
         let last = self.tap.end();
         let is_cut_off = self.is_stream
             && self.status.is_success()
-            && !(self.tap.is_done() || self.tap.is_finished() || self.tap.failure().is_some());
+            && !(self.has_said_all() || self.tap.failure().is_some());
         if is_cut_off && self.knows_endings() {
             let why = "the stream ended before its answer did";
             let broken = super::wire::Broken::new(fleet::Fault::Reset, why);
@@ -209,6 +209,12 @@ impl Relayed {
         }
         self.finish();
         last
+    }
+
+    /// Whether nothing of the answer itself is missing.
+    fn has_said_all(&self) -> bool {
+        let survey = &self.request.survey;
+        self.tap.is_done() || self.tap.finished() >= survey.n.max(1) * survey.prompts
     }
 
     /// Whether streams of this route say that they are finished.
@@ -266,7 +272,7 @@ impl Relayed {
             self.refuse(&error);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, error));
         }
-        if self.tap.is_done() || self.tap.is_finished() {
+        if self.has_said_all() {
             // Only the good-bye is missing.
             let last = if self.tap.is_done() { &[] } else { sse::DONE };
             self.finish();

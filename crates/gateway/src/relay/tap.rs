@@ -104,7 +104,8 @@ pub(crate) struct Tap {
     report: Report,
     /// Events that carried something.
     events: u64,
-    is_finished: bool,
+    /// Choices that have come to their end.
+    finished: u64,
     is_done: bool,
     failure: Option<Failure>,
     /// Events of an earlier worker whose answer is being continued.
@@ -135,7 +136,7 @@ impl Tap {
             form,
             report: Report::default(),
             events: 0,
-            is_finished: false,
+            finished: 0,
             is_done: false,
             failure: None,
             before: 0,
@@ -152,9 +153,9 @@ impl Tap {
         self.before + self.events
     }
 
-    /// Whether a choice has come to its end.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.is_finished
+    /// Choices that have come to their end.
+    pub(crate) fn finished(&self) -> u64 {
+        self.finished
     }
 
     /// Whether the stream has said that it is over.
@@ -271,10 +272,10 @@ impl Tap {
             read_usage(written).map(|(usage, length)| (at + USAGE.len(), length, usage))
         });
         if usage.is_none() || memmem::find(event, NO_CHOICES).is_none() {
-            let finishes = memmem::find(event, FINISHED).is_some();
-            self.is_finished |= finishes;
+            let finished = memmem::find_iter(event, FINISHED).count() as u64;
+            self.finished += finished;
             let says_nothing = listen(said, event);
-            if self.before > 0 && self.events == 0 && says_nothing && !finishes {
+            if self.before > 0 && self.events == 0 && says_nothing && finished == 0 {
                 // The next worker opens its answer anew; the client has heard that.
                 return Bytes::new();
             }
@@ -447,7 +448,7 @@ mod tests {
         let mut tap = Tap::of_stream(false, Some(TextKey::Content));
         let stream = [HELLO, LAST, COUNTED, OVER].concat();
         assert_eq!(passed(&mut tap, &stream, &[]), stream);
-        assert!(tap.is_finished() && tap.is_done() && tap.failure().is_none());
+        assert!(tap.finished() == 1 && tap.is_done() && tap.failure().is_none());
         assert_eq!(tap.said(), Some(br#"He \"llo\" w"#.as_slice()));
         assert_eq!(tap.events(), 2);
         let report = Report {
@@ -481,7 +482,7 @@ mod tests {
         let mut tap = Tap::of_stream(true, Some(TextKey::Content));
         assert_eq!(passed(&mut tap, &tricky, &[]), tricky);
         assert_eq!(tap.report(), Report::default());
-        assert!(!tap.is_finished());
+        assert_eq!(tap.finished(), 0);
         assert!(tap.said().unwrap().ends_with(br"[] \\"));
     }
 
