@@ -223,7 +223,7 @@ impl Relayed {
     }
 
     fn finish(&mut self) {
-        let report = self.tap.report();
+        let mut report = self.tap.report();
         if let State::Flowing(leg) = std::mem::replace(&mut self.state, State::Over) {
             let outcome = match self.tap.failure() {
                 // It told so itself, in the middle of its answer.
@@ -232,6 +232,11 @@ impl Relayed {
                 None if self.status.is_success() => Outcome::Finished(reported(report)),
                 None => Outcome::ClientFault(self.status),
             };
+            if self.status.is_success() {
+                // A worker that does not count is counted for.
+                let counted = leg.placement.chosen().prompt_tokens;
+                report.prompt_tokens.get_or_insert(counted);
+            }
             leg.placement.settle(outcome);
         }
         if let Some(mut record) = self.record.take() {
