@@ -22,14 +22,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use simulator::spec::WorkerSpec;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Books, MockConfig, metrics, server};
-
-/// What it claims to hold: whoever asks before it sends must not refuse a long prompt.
-const KV_TOKENS: u64 = 4 << 20;
 
 /// How a constant worker answers.
 #[derive(Clone, Debug)]
@@ -83,14 +79,9 @@ impl Answers {
         );
         let mut chunks = vec![Bytes::from(chunk); config.chunks.saturating_sub(1)];
         chunks.push(Bytes::from(last));
-        let like = MockConfig::default();
         let mock = MockConfig {
             model: model.clone(),
-            worker: WorkerSpec {
-                kv_tokens: KV_TOKENS,
-                ..like.worker
-            },
-            ..like
+            ..MockConfig::default()
         };
         Self {
             whole: Bytes::from(format!(
