@@ -101,7 +101,7 @@ fn secret(secret: &Secret) -> Option<fleet::Secret> {
 }
 
 /// Everything that a pool is started with.
-pub(super) fn pool_config(
+pub(crate) fn pool_config(
     pool: &config::Pool,
     metrics: &PlacementMetrics,
 ) -> Result<PoolConfig, FleetError> {
