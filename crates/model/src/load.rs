@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kernels::{Compute, MappedFile};
+use kernels::{Compute, MappedFile, trim_heap};
 use serde_json::Value;
 
 use crate::config::{self, GenerationConfig, ModelConfig};
@@ -77,7 +77,7 @@ impl Model {
         source: &ModelSource,
         options: &LoadOptions<'_>,
     ) -> Result<LoadedModel, ModelError> {
-        match source {
+        let loaded = match source {
             ModelSource::Path(path) if path.is_dir() => load_folder(path, options),
             ModelSource::Path(path) => load_gguf(SourceFile::open(path)?, options),
             ModelSource::Bytes { name, bytes } => {
@@ -87,7 +87,9 @@ impl Model {
                 };
                 load_gguf(file, options)
             }
-        }
+        };
+        trim_heap();
+        loaded
     }
 }
 
@@ -99,7 +101,7 @@ fn load_gguf(file: SourceFile, options: &LoadOptions<'_>) -> Result<LoadedModel,
     let template = gguf_template(&gguf, &tokenizer, options)?;
     let name = gguf.text("general.name")?.map(str::to_owned);
     let checkpoint = Checkpoint::from_gguf(&file, &gguf, &config);
-    finish(
+    let loaded = finish(
         &file.name,
         &checkpoint,
         config,
@@ -107,7 +109,9 @@ fn load_gguf(file: SourceFile, options: &LoadOptions<'_>) -> Result<LoadedModel,
         template,
         name,
         options,
-    )
+    );
+    file.bytes.forget(0..file.bytes.len());
+    loaded
 }
 
 fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, ModelError> {
