@@ -13,6 +13,9 @@ pub trait Worker: Send + Sync {
     /// May take milliseconds when the request asks for a format.
     fn submit(&self, request: Request) -> Result<Generation, SubmitError>;
 
+    /// Whether it can still answer anybody, now or later.
+    fn is_alive(&self) -> bool;
+
     /// How busy it is.
     fn load(&self) -> Load;
 
@@ -40,6 +43,10 @@ pub struct Load {
 impl Worker for Engine {
     fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         Engine::submit(self, request)
+    }
+
+    fn is_alive(&self) -> bool {
+        Engine::is_alive(self)
     }
 
     fn load(&self) -> Load {
