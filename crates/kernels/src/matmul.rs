@@ -1,5 +1,7 @@
 //! Products of input rows with packed weights: how the work is cut, which never changes what comes out.
 
+use std::mem::MaybeUninit;
+
 use crate::activations::{Activations, Encoding, RowTile, Tiling};
 use crate::attention::AttentionScratch;
 use crate::compute::Compute;
@@ -13,7 +15,7 @@ const STRIP_ROWS: usize = 64;
 /// Inputs in a stretch, if there is more than one tile of rows to use it for.
 const STRETCH_LEN: usize = 1024;
 /// Chunks for each thread, so that one that is slow can take fewer.
-const CHUNKS_PER_THREAD: usize = 8;
+const CHUNKS_PER_THREAD: usize = 16;
 /// Weights in a chunk: enough to be worth handing out.
 const SMALLEST_CHUNK_BYTES: usize = 32 << 10;
 
@@ -108,7 +110,7 @@ pub fn matmul(
     let row_cuts = strips_of_cuts.len();
     compute.run(panel_chunks * row_cuts, |chunk| {
         let (mut panel_chunk, cut) = (chunk / row_cuts, chunk % row_cuts);
-        let mut sums = [[0.0; PANEL_ROWS]; STRIP_ROWS];
+        let mut sums = [const { MaybeUninit::uninit() }; STRIP_ROWS];
         for job in &jobs {
             if panel_chunk < job.panel_chunks {
                 let first_panel = panel_chunk * job.panels_per_chunk;
@@ -150,7 +152,7 @@ impl<'a> Job<'a> {
         activations: &Activations,
         panel: usize,
         strip: &[RowTile],
-        sums: &mut [[f32; PANEL_ROWS]; STRIP_ROWS],
+        sums: &mut [MaybeUninit<[f32; PANEL_ROWS]>; STRIP_ROWS],
     ) {
         let format = self.matrix.format();
         let weights = self.matrix.panel(panel);
@@ -201,9 +203,14 @@ impl<'a> Job<'a> {
         }
         for tile in strip.iter().filter(|tile| !direct(tile)) {
             for row in tile.first_row..tile.first_row + tile.rows {
-                // SAFETY: as above.
-                let out = unsafe { self.out.part(self.place(row, first_col), cols) };
-                out.copy_from_slice(&sums[row - first_row][..cols]);
+                // SAFETY: as above; the tile's first stretch wrote sums for all of its rows.
+                let (out, sums) = unsafe {
+                    (
+                        self.out.part(self.place(row, first_col), cols),
+                        sums[row - first_row].assume_init_ref(),
+                    )
+                };
+                out.copy_from_slice(&sums[..cols]);
             }
         }
     }
