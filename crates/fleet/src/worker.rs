@@ -27,18 +27,26 @@ pub struct Sighting {
     pub rates: Option<Rates>,
     /// Speeds, smoothed.
     pub smoothed: Smoothed,
+    /// When it was asked for: what was sent to the worker later need not be in it.
+    pub asked: Instant,
     /// When it came.
     pub at: Instant,
 }
 
 impl Sighting {
     /// A page seen after this one, or as the first.
-    pub(crate) fn next(before: Option<&Self>, observation: Observation, at: Instant) -> Self {
+    pub(crate) fn next(
+        before: Option<&Self>,
+        observation: Observation,
+        asked: Instant,
+        at: Instant,
+    ) -> Self {
         let Some(before) = before else {
             return Self {
                 observation,
                 rates: None,
                 smoothed: Smoothed::default(),
+                asked,
                 at,
             };
         };
@@ -49,6 +57,7 @@ impl Sighting {
             observation,
             rates: Some(rates),
             smoothed,
+            asked,
             at,
         }
     }
@@ -329,7 +338,7 @@ impl Worker {
         again
     }
 
-    pub(crate) fn observed(&self, observation: Observation, now: Instant) {
+    pub(crate) fn observed(&self, observation: Observation, asked: Instant, now: Instant) {
         let (before, after) = {
             let mut judgement = self.judgement();
             let before = judgement.health.condition(now);
@@ -340,7 +349,7 @@ impl Worker {
             self.log_change(before, after);
         }
         let last = self.sighting.load_full();
-        let sighting = Sighting::next(last.as_deref(), observation, now);
+        let sighting = Sighting::next(last.as_deref(), observation, asked, now);
         if sighting.rates.as_ref().is_some_and(|rates| rates.restarted) {
             tracing::warn!(worker = %self.name(), "worker restarted: its counters begin anew");
         }

@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// The same engine alone, as a worker for a gateway elsewhere
     #[command(after_help = ENGINE_EXAMPLES)]
     Engine(Box<ServeOptions>),
+    /// Load for a server, and what came of it
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(Box<bench::Options>),
 }
 
 const SERVE_EXAMPLES: &str = "Examples:
@@ -51,6 +54,16 @@ const ENGINE_EXAMPLES: &str = "Examples:
       a worker; a gateway finds its load in /metrics
   forespeak engine --model model.gguf --kv-events-endpoint tcp://0.0.0.0:5557
       and tells which prefixes it holds, in vLLM's encoding";
+
+const BENCH_EXAMPLES: &str = "Examples:
+  forespeak bench --requests 500 --concurrency 16
+      a closed loop of sixteen clients
+  forespeak bench --rate 4 --requests 1000 --prompt-tokens 2000 --shared-tokens 1500
+      a Poisson process; groups of prompts share three quarters of their tokens
+  forespeak bench --workload chats --rate 0.5 --duration 120 --json figures.json
+      growing chats over shared documents
+  forespeak bench --workload mooncake --trace conversation_trace.jsonl --speed 2 --token-ids
+      recorded traffic, twice as fast";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeOptions {

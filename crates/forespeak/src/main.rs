@@ -5,7 +5,6 @@ mod banner;
 #[cfg(feature = "engine")]
 mod bundled;
 mod cli;
-#[cfg(feature = "engine")]
 mod commands;
 #[cfg(feature = "engine")]
 mod load;
@@ -24,12 +23,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LogFormat};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (Command::Serve(options) | Command::Engine(options)) = &cli.command;
-    logging::start(options.log_format);
+    logging::start(match &cli.command {
+        Command::Serve(options) | Command::Engine(options) => options.log_format,
+        Command::Bench(_) => LogFormat::default(),
+    });
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
@@ -39,16 +40,17 @@ fn main() -> ExitCode {
     }
 }
 
-#[cfg(feature = "engine")]
 fn run(command: Command) -> Result<(), String> {
-    let outcome = match command {
-        Command::Serve(options) => commands::serve(&options),
-        Command::Engine(options) => commands::engine(&options),
-    };
-    outcome.map_err(|error| error.to_string())
-}
-
-#[cfg(not(feature = "engine"))]
-fn run(_command: Command) -> Result<(), String> {
-    Err("this binary was built without the engine; build it with `--features engine`".to_owned())
+    match command {
+        #[cfg(feature = "engine")]
+        Command::Serve(options) => commands::serve(&options).map_err(|error| error.to_string()),
+        #[cfg(feature = "engine")]
+        Command::Engine(options) => commands::engine(&options).map_err(|error| error.to_string()),
+        #[cfg(not(feature = "engine"))]
+        Command::Serve(_) | Command::Engine(_) => Err(
+            "this binary was built without the engine; build it with `--features engine`"
+                .to_owned(),
+        ),
+        Command::Bench(options) => commands::bench(&options).map_err(|error| error.to_string()),
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gateway::Gateway;
+use gateway::{Gateway, Worker};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -17,7 +17,7 @@ pub(crate) async fn report(gateway: Arc<Gateway>) {
         let now = (traffic.prompt_tokens(), traffic.completion_tokens());
         let seconds = since.elapsed().as_secs_f64();
         since = Instant::now();
-        let load = gateway.worker().load();
+        let load = gateway.worker().map(Worker::load).unwrap_or_default();
         if now != before || load.running > 0 {
             tracing::info!(
                 target: "forespeak::status",

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine::{CpuExecutor, Engine, EngineConfig, Priority, Request, Sampling, Update};
-use forespeak_gateway::{
-    ApiKeys, Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch,
-};
+use forespeak_gateway::tenants::Tenants;
+use forespeak_gateway::{Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{Compute, KvType, LoadOptions, Model, ModelSource, Tier};
 
 const STREAMS: usize = 8;
@@ -39,7 +38,7 @@ fn main() -> Outcome<()> {
         }
     }
     let (engine, model) = start(PathBuf::from(path), threads)?;
-    let gateway = Gateway::new(model, engine.clone(), ApiKeys::open());
+    let gateway = Gateway::new(model, engine.clone(), Tenants::of_a_worker());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

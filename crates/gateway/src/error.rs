@@ -28,6 +28,14 @@ pub enum GatewayError {
         /// The file.
         path: PathBuf,
     },
+    /// A tenant that cannot be told from another.
+    #[error("tenant {name:?} is ambiguous: {why}; give each its own")]
+    Tenant {
+        /// The tenant.
+        name: String,
+        /// What it shares with another.
+        why: &'static str,
+    },
     /// A socket for KV events cannot be opened.
     #[error(
         "cannot publish kv events on {endpoint}: {reason}; use an address like tcp://127.0.0.1:5557"

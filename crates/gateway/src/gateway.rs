@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::keys::ApiKeys;
+use arc_swap::ArcSwap;
+
+use crate::catalog::Catalog;
 use crate::metrics::HttpMetrics;
+use crate::relay::Relay;
+use crate::tenants::{Tenant, Tenants};
 use crate::traffic::Traffic;
 use crate::worker::{Codec, Worker};
 
@@ -32,11 +36,18 @@ impl ServedModel {
     }
 }
 
-/// What all requests share.
-pub struct Gateway {
+/// A model that is served in this process.
+pub(crate) struct Embedded {
     pub(crate) model: ServedModel,
     pub(crate) worker: Arc<dyn Worker>,
-    pub(crate) keys: ApiKeys,
+}
+
+/// What all requests share.
+pub struct Gateway {
+    embedded: Option<Arc<Embedded>>,
+    catalog: ArcSwap<Catalog>,
+    pub(crate) relay: Relay,
+    tenants: ArcSwap<Tenants>,
     pub(crate) metrics: HttpMetrics,
     pub(crate) traffic: Traffic,
     pub(crate) created: u64,
@@ -44,27 +55,76 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway in front of one worker.
-    pub fn new(model: ServedModel, worker: Arc<dyn Worker>, keys: ApiKeys) -> Self {
+    /// A gateway in front of an engine in this process.
+    pub fn new(model: ServedModel, worker: Arc<dyn Worker>, tenants: Tenants) -> Self {
+        let embedded = Embedded { model, worker };
+        Self::with(Some(Arc::new(embedded)), Catalog::default(), tenants)
+    }
+
+    /// A gateway in front of workers elsewhere.
+    pub fn in_front_of(catalog: Catalog, tenants: Tenants) -> Self {
+        Self::with(None, catalog, tenants)
+    }
+
+    fn with(embedded: Option<Arc<Embedded>>, catalog: Catalog, tenants: Tenants) -> Self {
+        let relay = Relay::default();
         Self {
-            model,
-            worker,
-            keys,
-            metrics: HttpMetrics::default(),
+            embedded,
+            catalog: ArcSwap::from_pointee(catalog),
+            tenants: ArcSwap::from_pointee(tenants),
+            metrics: HttpMetrics::new(&relay.metrics),
+            relay,
             traffic: Traffic::default(),
             created: unix_seconds(),
             draining: AtomicBool::new(false),
         }
     }
 
-    /// The model behind the door.
-    pub fn model(&self) -> &ServedModel {
-        &self.model
+    /// What generates in this process, if anything does.
+    pub fn worker(&self) -> Option<&dyn Worker> {
+        self.embedded.as_deref().map(|own| own.worker.as_ref())
     }
 
-    /// What generates.
-    pub fn worker(&self) -> &dyn Worker {
-        self.worker.as_ref()
+    pub(crate) fn embedded(&self) -> Option<&Arc<Embedded>> {
+        self.embedded.as_ref()
+    }
+
+    /// The models that workers elsewhere serve.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Puts others in their place; requests that were let in go on as they were.
+    pub fn replace_catalog(&self, catalog: Catalog) {
+        self.catalog.store(Arc::new(catalog));
+    }
+
+    /// Who may ask.
+    pub fn tenants(&self) -> Arc<Tenants> {
+        self.tenants.load_full()
+    }
+
+    /// Puts others in their place; requests that were let in go on as they were.
+    pub fn replace_tenants(&self, tenants: Tenants) {
+        self.tenants.store(Arc::new(tenants));
+    }
+
+    /// The names of models that a tenant may ask for, and the length of what each can hold, if known.
+    pub(crate) fn models_for(&self, tenant: &Tenant) -> Vec<(String, Option<usize>)> {
+        let own = self.embedded.iter().flat_map(|own| {
+            let max_len = Some(own.model.max_model_len);
+            own.model
+                .names
+                .iter()
+                .map(move |name| (name.clone(), max_len))
+        });
+        let catalog = self.catalog();
+        let elsewhere = catalog
+            .names()
+            .map(|(name, model)| (name.to_owned(), model.max_model_len));
+        own.chain(elsewhere)
+            .filter(|(name, _)| tenant.models.allow(name))
+            .collect()
     }
 
     /// What went through since the start.

@@ -24,9 +24,6 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Room that is made before a byte has arrived: an announcement costs its sender nothing.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// When a refused request may be tried again: about the time in which a queue moves.
-const RETRY_AFTER_SECONDS: &str = "1";
-
 /// Reads a JSON body within [`MAX_BODY_BYTES`] and [`BODY_TIMEOUT`].
 pub(crate) async fn read_json_body(headers: &HeaderMap, mut body: Body) -> Result<Bytes, ApiError> {
     let read = tokio::time::timeout(BODY_TIMEOUT, collect(headers, &mut body)).await;
@@ -125,11 +122,10 @@ pub(crate) fn refuse(error: &ApiError) -> Response {
         StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_bytes(error.to_json());
     *response.status_mut() = status;
-    if matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::Unavailable) {
-        response.headers_mut().insert(
-            headers::RETRY_AFTER,
-            HeaderValue::from_static(RETRY_AFTER_SECONDS),
-        );
+    if let Some(seconds) = error.retry_after_seconds() {
+        response
+            .headers_mut()
+            .insert(headers::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if error.kind() == ErrorKind::Authentication {
         response

@@ -3,30 +3,35 @@
 //! `pipeline.rs` tells the way of a request from top to bottom. Around it stand the [`Server`] (sockets,
 //! connections, draining), the routes that need no pipeline (health, models, metrics) and the publisher
 //! of KV events. Whatever generates is behind the [`Worker`] trait; whatever turns text into tokens is
-//! behind [`Codec`].
+//! behind [`Codec`]. In front of a fleet of such servers, [`placement`] says which of them gets a request.
 
 mod answer;
+mod catalog;
 mod convert;
 mod error;
 mod gateway;
 mod http_io;
-mod keys;
 pub mod kv_events;
 mod metrics;
 mod model_codec;
 mod near;
 mod pipeline;
+pub mod placement;
 mod record;
+mod relay;
+mod route;
 mod routes;
 mod server;
 mod stages;
+pub mod tenants;
 mod traffic;
 mod worker;
 
+pub use catalog::{Catalog, FleetModel};
 pub use error::GatewayError;
 pub use gateway::{Gateway, ServedModel};
-pub use keys::ApiKeys;
 pub use model_codec::ModelCodec;
+pub use relay::RelayTimeouts;
 pub use server::{Server, ServerConfig, StopSwitch};
 pub use traffic::Traffic;
-pub use worker::{Codec, Load, Worker};
+pub use worker::{Codec, JsonChat, Load, Worker};

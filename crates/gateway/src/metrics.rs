@@ -10,6 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::relay::RelayMetrics;
+
 /// Seconds; wide enough for a health check and for a long answer.
 const DURATION_BUCKETS: [f64; 20] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -30,8 +32,8 @@ pub(crate) struct HttpMetrics {
     connections: Gauge,
 }
 
-impl Default for HttpMetrics {
-    fn default() -> Self {
+impl HttpMetrics {
+    pub(crate) fn new(relay: &RelayMetrics) -> Self {
         let requests = Family::default();
         let duration = Histogram::new(DURATION_BUCKETS);
         let connections = Gauge::default();
@@ -51,6 +53,7 @@ impl Default for HttpMetrics {
             "Open connections",
             connections.clone(),
         );
+        relay.register(&mut registry);
         Self {
             registry,
             requests,
@@ -58,9 +61,7 @@ impl Default for HttpMetrics {
             connections,
         }
     }
-}
 
-impl HttpMetrics {
     pub(crate) fn finished(&self, outcome: Outcome, took: Duration) {
         self.requests.get_or_create(&outcome).inc();
         self.duration.observe(took.as_secs_f64());
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn counters_carry_their_type_under_their_full_name() {
-        let metrics = HttpMetrics::default();
+        let metrics = HttpMetrics::new(&RelayMetrics::default());
         metrics.finished(
             Outcome {
                 route: "/v1/completions",

@@ -7,7 +7,7 @@ use model::{ChatTemplate, Specials, Tokenizer};
 use protocol::chat::Conversation;
 use serde_json::Value;
 
-use crate::worker::Codec;
+use crate::worker::{Codec, JsonChat};
 
 /// A model's tokenizer and chat template.
 pub struct ModelCodec {
@@ -58,41 +58,54 @@ impl Codec for ModelCodec {
     }
 
     fn render(&self, conversation: &Conversation) -> Result<String, String> {
-        let template = self.template.as_ref().ok_or(
-            "this model has no chat template; use /v1/completions, or start the server with \
-             --chat-template",
-        )?;
         let messages: Vec<Value> = conversation
             .messages
             .iter()
             .map(serde_json::to_value)
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())?;
+        self.render_json(&JsonChat {
+            messages: &messages,
+            tools: None,
+            add_generation_prompt: conversation.add_generation_prompt,
+            continue_final_message: conversation.continue_final_message,
+            template_arguments: Some(&conversation.template_arguments),
+        })
+    }
+
+    fn render_json(&self, chat: &JsonChat<'_>) -> Result<String, String> {
+        let template = self.template.as_ref().ok_or(
+            "this model has no chat template; use /v1/completions, or start the server with \
+             --chat-template",
+        )?;
         let prompt = template
             .render(&model::Conversation {
-                messages: &messages,
-                tools: None,
-                add_generation_prompt: conversation.add_generation_prompt,
-                arguments: Some(&conversation.template_arguments),
+                messages: chat.messages,
+                tools: chat.tools,
+                add_generation_prompt: chat.add_generation_prompt,
+                arguments: chat.template_arguments,
                 now: SystemTime::now(),
             })
             .map_err(|error| error.to_string())?;
-        if conversation.continue_final_message {
-            return leave_open(prompt, conversation);
+        if chat.continue_final_message {
+            let last = chat.messages.last();
+            let content = last.and_then(|message| message.get("content")?.as_str());
+            return leave_open(prompt, content.unwrap_or_default());
         }
         Ok(prompt)
+    }
+
+    fn seams(&self, prompt: &str) -> Vec<usize> {
+        self.tokenizer.seams(prompt).collect()
     }
 }
 
 /// Cuts what the template wrote after the last message, so that the model goes on with it.
-fn leave_open(mut prompt: String, conversation: &Conversation) -> Result<String, String> {
-    let last = conversation
-        .messages
-        .last()
-        .and_then(|message| message.content.as_deref())
-        .map(str::trim)
-        .filter(|content| !content.is_empty())
-        .ok_or("continue_final_message needs a last message with content")?;
+fn leave_open(mut prompt: String, last: &str) -> Result<String, String> {
+    let last = last.trim();
+    if last.is_empty() {
+        return Err("continue_final_message needs a last message with content".to_owned());
+    }
     let end = prompt.rfind(last).map(|start| start + last.len()).ok_or(
         "continue_final_message cannot be used: the chat template does not show the last message as \
          it is",
@@ -104,16 +117,12 @@ fn leave_open(mut prompt: String, conversation: &Conversation) -> Result<String,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::chat::ChatRequest;
 
     #[test]
     fn a_continued_message_is_left_open() {
-        let body = br#"{"messages": [{"role": "user", "content": "one"},
-            {"role": "assistant", "content": "one, two"}], "continue_final_message": true}"#;
-        let chat = ChatRequest::parse(body).unwrap().validate().unwrap();
-        let open = leave_open("[u]one[a]one, two</s>".to_owned(), &chat.conversation);
+        let open = leave_open("[u]one[a]one, two</s>".to_owned(), "one, two ");
         assert_eq!(open.as_deref(), Ok("[u]one[a]one, two"));
-        let lost = leave_open("[u]one[a]</s>".to_owned(), &chat.conversation);
-        assert!(lost.is_err());
+        assert!(leave_open("[u]one[a]</s>".to_owned(), "one, two").is_err());
+        assert!(leave_open("[u]one".to_owned(), " ").is_err());
     }
 }

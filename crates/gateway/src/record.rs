@@ -10,22 +10,9 @@ use protocol::{ApiError, Usage};
 
 use crate::gateway::Gateway;
 use crate::metrics::Outcome;
-
-/// The routes that generate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Route {
-    Chat,
-    Completions,
-}
-
-impl Route {
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Route::Chat => "/v1/chat/completions",
-            Route::Completions => "/v1/completions",
-        }
-    }
-}
+use crate::relay::Report;
+use crate::route::Route;
+use crate::tenants::Tenant;
 
 /// nginx's status for a client that left before it was answered.
 const CLIENT_LEFT: u16 = 499;
@@ -34,9 +21,12 @@ pub(crate) struct Record {
     gateway: Arc<Gateway>,
     route: Route,
     id: Arc<str>,
+    tenant: Option<Arc<Tenant>>,
     arrived: Instant,
     first_token: Option<Duration>,
     pub(crate) usage: Usage,
+    /// Where it was sent, and how much of its prompt should be cached there.
+    placed: Option<(Arc<fleet::Worker>, u64)>,
     status: u16,
     problem: Option<String>,
 }
@@ -47,12 +37,19 @@ impl Record {
             gateway,
             route,
             id,
+            tenant: None,
             arrived: Instant::now(),
             first_token: None,
             usage: Usage::default(),
+            placed: None,
             status: CLIENT_LEFT,
             problem: None,
         }
+    }
+
+    /// Notes whose request it is.
+    pub(crate) fn identified(&mut self, tenant: &Arc<Tenant>) {
+        self.tenant = Some(Arc::clone(tenant));
     }
 
     /// Notes a prompt that was read.
@@ -72,6 +69,30 @@ impl Record {
     pub(crate) fn dispatched(&mut self, prompt_tokens: usize) {
         self.usage.prompt_tokens = prompt_tokens;
         self.gateway.traffic.prompted(prompt_tokens);
+    }
+
+    /// Notes the worker elsewhere that answers.
+    pub(crate) fn placed(&mut self, worker: &Arc<fleet::Worker>, predicted_cached: u64) {
+        self.placed = Some((Arc::clone(worker), predicted_cached));
+    }
+
+    /// Notes a piece of a relayed answer.
+    pub(crate) fn heard(&mut self) {
+        self.first_token
+            .get_or_insert_with(|| self.arrived.elapsed());
+    }
+
+    /// Notes the end of a relayed answer: what it says of itself, or else how many pieces it had.
+    pub(crate) fn relayed(&mut self, status: u16, report: Report, pieces: u64) {
+        let count = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
+        self.status = status;
+        self.usage = Usage {
+            prompt_tokens: count(report.prompt_tokens.unwrap_or(0)),
+            completion_tokens: count(report.completion_tokens.unwrap_or(pieces)),
+            cached_tokens: count(report.cached_tokens.unwrap_or(0)),
+        };
+        self.gateway.traffic.prompted(self.usage.prompt_tokens);
+        self.gateway.traffic.generated(self.usage.completion_tokens);
     }
 
     pub(crate) fn answered(&mut self) {
@@ -97,8 +118,11 @@ impl Drop for Record {
         tracing::info!(
             target: "forespeak::request",
             id = &*self.id,
+            tenant = self.tenant.as_deref().map(|tenant| &*tenant.name),
             route = self.route.path(),
             status = self.status,
+            worker = self.placed.as_ref().map(|(worker, _)| worker.name()),
+            predicted_cached = self.placed.as_ref().map(|(_, tokens)| tokens),
             prompt_tokens = self.usage.prompt_tokens,
             cached_tokens = self.usage.cached_tokens,
             completion_tokens = self.usage.completion_tokens,

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use engine::{Engine, Generation, Request, SubmitError};
 use protocol::chat::Conversation;
+use serde_json::{Map, Value};
 
 /// Something that generates. Today the embedded engine; a server elsewhere would be another.
 pub trait Worker: Send + Sync {
@@ -87,4 +88,30 @@ pub trait Codec: Send + Sync {
 
     /// The prompt that a conversation becomes.
     fn render(&self, conversation: &Conversation) -> Result<String, String>;
+
+    /// The prompt that a chat becomes, of which nothing is known but that it is JSON.
+    fn render_json(&self, _chat: &JsonChat<'_>) -> Result<String, String> {
+        Err("this model's chats cannot be rendered".to_owned())
+    }
+
+    /// Byte offsets, ascending, at which a rendered prompt can be cut so that its parts, encoded apart and
+    /// without special tokens added, have the tokens of the whole.
+    fn seams(&self, _prompt: &str) -> Vec<usize> {
+        Vec::new()
+    }
+}
+
+/// A chat in the shapes that templates expect.
+#[derive(Debug, Clone, Copy)]
+pub struct JsonChat<'a> {
+    /// Messages in OpenAI's shape.
+    pub messages: &'a [Value],
+    /// Tools likewise.
+    pub tools: Option<&'a [Value]>,
+    /// End with the opening of an answer.
+    pub add_generation_prompt: bool,
+    /// Leave the last message open, for the model to continue.
+    pub continue_final_message: bool,
+    /// Said to the template itself.
+    pub template_arguments: Option<&'a Map<String, Value>>,
 }

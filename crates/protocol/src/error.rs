@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -26,8 +27,12 @@ pub enum ErrorKind {
     Overloaded,
     /// Our own failure.
     Internal,
+    /// A worker failed.
+    BadGateway,
     /// Shutting down or not up yet; another server may answer.
     Unavailable,
+    /// A worker took too long.
+    GatewayTimeout,
 }
 
 impl ErrorKind {
@@ -43,7 +48,9 @@ impl ErrorKind {
             Self::UnsupportedMediaType => 415,
             Self::Overloaded => 429,
             Self::Internal => 500,
+            Self::BadGateway => 502,
             Self::Unavailable => 503,
+            Self::GatewayTimeout => 504,
         }
     }
 
@@ -57,7 +64,7 @@ impl ErrorKind {
             | Self::UnsupportedMediaType => "invalid_request_error",
             Self::Authentication => "authentication_error",
             Self::Overloaded => "rate_limit_error",
-            Self::Internal => "server_error",
+            Self::Internal | Self::BadGateway | Self::GatewayTimeout => "server_error",
             Self::Unavailable => "service_unavailable_error",
         }
     }
@@ -70,6 +77,7 @@ pub struct ApiError {
     message: String,
     param: Option<Cow<'static, str>>,
     code: Option<&'static str>,
+    retry_after: Option<Duration>,
 }
 
 impl ApiError {
@@ -80,6 +88,7 @@ impl ApiError {
             message: message.into(),
             param: None,
             code: None,
+            retry_after: None,
         }
     }
 
@@ -100,6 +109,27 @@ impl ApiError {
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
+    }
+
+    /// Says when the same request may succeed.
+    #[must_use]
+    pub fn retry_after(mut self, time: Duration) -> Self {
+        self.retry_after = Some(time);
+        self
+    }
+
+    /// When to try again, in whole seconds: what was said, or one, about the time in which a queue moves. `None`
+    /// where the request must be changed.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        let unsaid = || match self.kind {
+            ErrorKind::Overloaded | ErrorKind::Unavailable => Some(1),
+            _ => None,
+        };
+        let said = self.retry_after.map(|time| {
+            let begun = u64::from(time.subsec_nanos() > 0);
+            time.as_secs().saturating_add(begun).max(1)
+        });
+        said.or_else(unsaid)
     }
 
     /// What kind of refusal.
@@ -162,6 +192,18 @@ impl Serialize for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_to_retry_is_rounded_up() {
+        let error = |kind| ApiError::new(kind, "busy");
+        let overloaded = error(ErrorKind::Overloaded);
+        assert_eq!(overloaded.retry_after_seconds(), Some(1));
+        let later = overloaded.retry_after(Duration::from_millis(2_100));
+        assert_eq!(later.retry_after_seconds(), Some(3));
+        let at_once = later.retry_after(Duration::ZERO);
+        assert_eq!(at_once.retry_after_seconds(), Some(1));
+        assert_eq!(error(ErrorKind::NotFound).retry_after_seconds(), None);
+    }
 
     #[test]
     fn the_body_has_openai_shape() {

@@ -6,6 +6,18 @@ pub const REQUEST_ID: &str = "x-request-id";
 /// Seconds after which a refused request may be sent again.
 pub const RETRY_AFTER: &str = "retry-after";
 
+/// How urgent a request is: `low`, `normal` or `high`.
+pub const PRIORITY: &str = "x-forespeak-priority";
+
+/// Ties requests together that want the same worker.
+pub const SESSION_ID: &str = "x-session-id";
+
+/// Why a worker was chosen, for tenants that may know.
+pub const DECISION: &str = "x-forespeak-decision";
+
+/// In a worker's answer: it is going and wants nothing new.
+pub const DRAINING: &str = "x-forespeak-draining";
+
 /// Media type of a stream.
 pub const EVENT_STREAM: &str = "text/event-stream";
 

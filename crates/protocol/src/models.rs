@@ -11,13 +11,14 @@ pub struct ModelCard {
     /// Seconds since the Unix epoch.
     pub created: u64,
     owned_by: &'static str,
-    /// Tokens of prompt and answer together.
-    pub max_model_len: usize,
+    /// Tokens of prompt and answer together, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_model_len: Option<usize>,
 }
 
 impl ModelCard {
     /// Describes a model.
-    pub fn new(id: impl Into<String>, created: u64, max_model_len: usize) -> Self {
+    pub fn new(id: impl Into<String>, created: u64, max_model_len: Option<usize>) -> Self {
         Self {
             id: id.into(),
             object: "model",

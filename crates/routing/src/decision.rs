@@ -142,6 +142,43 @@ pub enum Reason {
     NobodyFits,
 }
 
+impl Reason {
+    /// One word each, for labels; [`Self::word`] is always one of them.
+    pub const WORDS: [&'static str; 10] = [
+        "turn",
+        "least_loaded",
+        "home",
+        "overflow",
+        "cached",
+        "relief",
+        "holder_full",
+        "soonest",
+        "smallest_product",
+        "nobody_fits",
+    ];
+
+    /// Its place in [`Self::WORDS`].
+    pub fn number(&self) -> usize {
+        match self {
+            Self::Turn => 0,
+            Self::LeastLoaded { .. } => 1,
+            Self::Home => 2,
+            Self::Overflow { .. } => 3,
+            Self::Cached { .. } => 4,
+            Self::Relief { .. } => 5,
+            Self::HolderFull { .. } => 6,
+            Self::Soonest { .. } => 7,
+            Self::SmallestProduct => 8,
+            Self::NobodyFits => 9,
+        }
+    }
+
+    /// One word for it.
+    pub fn word(&self) -> &'static str {
+        Self::WORDS.get(self.number()).copied().unwrap_or_default()
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -149,9 +149,16 @@ impl TokenChain {
         &self.keys
     }
 
-    /// Keys there is room for without growing: what the chain takes in memory.
-    pub(crate) fn capacity(&self) -> usize {
-        self.keys.capacity()
+    /// The keys alone, where nothing more is to come.
+    pub fn into_keys(self) -> Vec<BlockKey> {
+        self.keys
+    }
+
+    /// What the chain has allocated.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<BlockKey>() * self.keys.capacity()
+            + size_of::<u32>() * self.tail.capacity()
+            + self.hasher.scratch.capacity()
     }
 
     /// How many tokens the chain has taken in, those of the unfinished block included.
@@ -181,8 +188,8 @@ impl TextChain {
     }
 
     /// Appends text, naming every block it completes.
-    pub fn extend(&mut self, text: &str) {
-        self.tail.extend_from_slice(text.as_bytes());
+    pub fn extend(&mut self, text: impl AsRef<[u8]>) {
+        self.tail.extend_from_slice(text.as_ref());
         let full = self.tail.len() / self.block_bytes * self.block_bytes;
         self.keys.reserve(full / self.block_bytes);
         for block in self.tail[..full].chunks_exact(self.block_bytes) {
@@ -194,6 +201,11 @@ impl TextChain {
     /// One key per full block, in order.
     pub fn keys(&self) -> &[BlockKey] {
         &self.keys
+    }
+
+    /// The keys alone, where nothing more is to come.
+    pub fn into_keys(self) -> Vec<BlockKey> {
+        self.keys
     }
 }
 
@@ -319,7 +331,7 @@ mod tests {
             let mut piecewise = TextChain::new(root, 16);
             pieces.iter().for_each(|piece| piecewise.extend(piece));
             let mut whole = TextChain::new(root, 16);
-            whole.extend(&pieces.concat());
+            whole.extend(pieces.concat());
             prop_assert_eq!(piecewise.keys(), whole.keys());
         }
     }

@@ -26,14 +26,15 @@
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
+use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
-use crate::hash::HashedMap;
-use crate::keys::{BlockKey, Root, TokenChain};
+use crate::hash::{HashedMap, mix};
+use crate::keys::{Root, TokenChain};
 
-/// What an entry costs beside its keys: the maps' slots and a block of unfinished tokens.
-const ENTRY_BYTES: usize = 2 * size_of::<TokenChain>() + 256;
+/// What an entry costs beside its value: the maps' slots.
+const ENTRY_BYTES: usize = 256;
 
 /// One fingerprint per message, each standing for all messages up to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,31 +43,73 @@ pub struct Trail(Vec<u64>);
 impl Trail {
     /// Fingerprints messages, given as the bytes that decide their tokens (role, name, content).
     pub fn over<'a>(root: Root, messages: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let (seed, mut parent) = root.parts();
-        // Another seed than the blocks': a message is no block.
-        let seed = seed.rotate_left(17);
+        let (seed, mut parent) = seed_and_start(root);
         let prints = messages
             .into_iter()
             .map(|message| {
-                let own = XxHash3_64::oneshot_with_seed(seed, message);
-                parent = crate::hash::mix(parent.rotate_left(9) ^ own);
+                parent = extended(seed, parent, message);
                 parent
             })
             .collect();
         Self(prints)
     }
+
+    /// The fingerprint of the first so many messages; `None` for none of them or more than there are.
+    pub fn print(&self, messages: usize) -> Option<u64> {
+        self.0.get(messages.checked_sub(1)?).copied()
+    }
+}
+
+/// The fingerprint of a whole: what the last message of a [`Trail`] over the same parts has.
+pub fn fingerprint<'a>(root: Root, parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    let (seed, start) = seed_and_start(root);
+    parts
+        .into_iter()
+        .fold(start, |parent, part| extended(seed, parent, part))
+}
+
+fn seed_and_start(root: Root) -> (u64, u64) {
+    let (seed, parent) = root.parts();
+    // Another seed than the blocks': a message is no block.
+    (seed.rotate_left(17), parent)
+}
+
+fn extended(seed: u64, parent: u64, message: &[u8]) -> u64 {
+    let own = XxHash3_64::oneshot_with_seed(seed, message);
+    mix(parent.rotate_left(9) ^ own)
+}
+
+/// A value that knows what it takes in memory.
+pub trait Weighed {
+    /// Bytes, its own and those it owns.
+    fn bytes(&self) -> usize;
+}
+
+impl Weighed for TokenChain {
+    fn bytes(&self) -> usize {
+        self.heap_bytes() + size_of::<Self>()
+    }
+}
+
+impl<T: Weighed> Weighed for Arc<T> {
+    fn bytes(&self) -> usize {
+        T::bytes(self) + size_of::<Self>()
+    }
 }
 
 /// A bounded memory of chains by message prefix; the longest unused is forgotten first.
-pub struct ChainMemo {
+pub type ChainMemo = Memo<TokenChain>;
+
+/// A bounded memory of values by fingerprint; the longest unused is forgotten first.
+pub struct Memo<V> {
     byte_cap: usize,
     bytes: usize,
     clock: u64,
-    entries: HashedMap<u64, (u64, TokenChain)>,
+    entries: HashedMap<u64, (u64, V)>,
     by_age: BTreeMap<u64, u64>,
 }
 
-impl ChainMemo {
+impl<V: Clone + Weighed> Memo<V> {
     /// An empty memory that never takes more than this.
     pub fn new(byte_cap: usize) -> Self {
         Self {
@@ -78,30 +121,39 @@ impl ChainMemo {
         }
     }
 
-    /// The chain of the longest remembered prefix, and how many messages it covers.
-    pub fn longest(&mut self, trail: &Trail) -> Option<(usize, TokenChain)> {
+    /// What is remembered under a fingerprint.
+    pub fn get(&mut self, print: u64) -> Option<V> {
+        let (stamp, value) = self.entries.get_mut(&print)?;
+        self.clock += 1;
+        self.by_age.remove(stamp);
+        *stamp = self.clock;
+        self.by_age.insert(self.clock, print);
+        Some(value.clone())
+    }
+
+    /// The value of the longest remembered prefix, and how many messages it covers.
+    pub fn longest(&mut self, trail: &Trail) -> Option<(usize, V)> {
         let last = trail
             .0
             .iter()
             .rposition(|print| self.entries.contains_key(print))?;
         let print = trail.0.get(last)?;
-        self.clock += 1;
-        let (stamp, chain) = self.entries.get_mut(print)?;
-        self.by_age.remove(stamp);
-        *stamp = self.clock;
-        self.by_age.insert(self.clock, *print);
-        Some((last + 1, chain.clone()))
+        Some((last + 1, self.get(*print)?))
     }
 
-    /// Remembers the chain of a whole chat.
-    pub fn remember(&mut self, trail: &Trail, chain: TokenChain) {
-        let Some(print) = trail.0.last().copied() else {
-            return;
-        };
+    /// Remembers the value of a whole chat.
+    pub fn remember(&mut self, trail: &Trail, value: V) {
+        if let Some(print) = trail.0.last() {
+            self.put(*print, value);
+        }
+    }
+
+    /// Remembers a value under a fingerprint.
+    pub fn put(&mut self, print: u64, value: V) {
         self.forget(print);
         self.clock += 1;
-        self.bytes += cost(&chain);
-        self.entries.insert(print, (self.clock, chain));
+        self.bytes += cost(&value);
+        self.entries.insert(print, (self.clock, value));
         self.by_age.insert(self.clock, print);
         while self.bytes > self.byte_cap {
             let Some((_, oldest)) = self.by_age.first_key_value() else {
@@ -117,15 +169,15 @@ impl ChainMemo {
     }
 
     fn forget(&mut self, print: u64) {
-        if let Some((stamp, chain)) = self.entries.remove(&print) {
+        if let Some((stamp, value)) = self.entries.remove(&print) {
             self.by_age.remove(&stamp);
-            self.bytes -= cost(&chain);
+            self.bytes -= cost(&value);
         }
     }
 }
 
-fn cost(chain: &TokenChain) -> usize {
-    ENTRY_BYTES + chain.capacity() * size_of::<BlockKey>()
+fn cost(value: &impl Weighed) -> usize {
+    ENTRY_BYTES + value.bytes()
 }
 
 #[cfg(test)]

@@ -239,7 +239,9 @@ impl<'a> Fleet<'a> {
                     self.times[id].first_token = Some(self.now);
                     self.members[member].first_token(id, self.now);
                 }
-                WorkerEvent::Token { .. } | WorkerEvent::Preempted { .. } => {}
+                WorkerEvent::Token { .. }
+                | WorkerEvent::Admitted { .. }
+                | WorkerEvent::Preempted { .. } => {}
                 WorkerEvent::Finished { id, cached_tokens } => {
                     self.answered(member, id, cached_tokens)
                 }
@@ -294,6 +296,7 @@ impl<'a> Fleet<'a> {
                     parent,
                     hashes,
                     blocks,
+                    ..
                 } => {
                     let event = Stored {
                         parent: *parent,

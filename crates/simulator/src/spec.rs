@@ -35,6 +35,28 @@ impl WorkerSpec {
         self.kv_tokens / u64::from(self.block_tokens.max(1))
     }
 
+    /// The same machine with one token where there were `tokens`, and `faster` on the clock, so that an hour of
+    /// traffic can be replayed in minutes on real sockets: work, memory and waiting keep their proportions.
+    ///
+    /// A step then stands for `tokens` steps, so it takes that many times as long.
+    #[must_use]
+    pub fn scaled(self, tokens: u32, faster: f64) -> Self {
+        let tokens = tokens.max(1);
+        let size = f64::from(tokens);
+        Self {
+            prefill_tokens_per_second: self.prefill_tokens_per_second * faster / size,
+            attention_scale_tokens: self.attention_scale_tokens / size,
+            step_base: self.step_base.mul_f64(size / faster),
+            step_per_sequence: self.step_per_sequence.mul_f64(size / faster),
+            step_seconds_per_context_token: self.step_seconds_per_context_token * size * size
+                / faster,
+            kv_tokens: self.kv_tokens / u64::from(tokens),
+            block_tokens: (self.block_tokens / tokens).max(1),
+            step_tokens: (self.step_tokens / tokens).max(1),
+            max_sequences: self.max_sequences,
+        }
+    }
+
     /// A kind by its name.
     ///
     /// # Errors
@@ -105,5 +127,37 @@ impl WorkerSpec {
             step_tokens: 2_048,
             ..Self::a100_8b()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{Job, SimWorker};
+
+    /// Time until a prompt's answer is complete.
+    fn answers_in(spec: WorkerSpec, prompt_tokens: u64, output_tokens: u64) -> f64 {
+        let mut worker = SimWorker::new(spec);
+        worker.submit(Job {
+            id: 0,
+            prompt_tokens,
+            output_tokens,
+            blocks: Vec::new(),
+        });
+        std::iter::from_fn(|| worker.step())
+            .map(|step| step.takes.as_secs_f64())
+            .sum()
+    }
+
+    #[test]
+    fn a_scaled_machine_takes_the_scaled_time() {
+        let spec = WorkerSpec::a100_8b();
+        let whole = answers_in(spec, 16_000, 800);
+        let scaled = answers_in(spec.scaled(8, 30.0), 2_000, 100);
+        assert!(
+            (scaled * 30.0 / whole - 1.0).abs() < 0.02,
+            "{whole} {scaled}"
+        );
+        assert_eq!(spec.scaled(8, 30.0).kv_tokens, 37_500);
     }
 }

@@ -1,4 +1,5 @@
-//! What tests share: the hash-LM executor, tiny models, free ports.
+//! What tests share: the hash-LM executor, tiny models, a mock of vLLM.
 
 pub mod hash_lm;
+pub mod mock_vllm;
 pub mod tiny_models;

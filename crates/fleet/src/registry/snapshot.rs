@@ -40,11 +40,12 @@ impl Snapshot {
     /// The workers of a pool with what each may be given now: never nobody while anybody is staying.
     pub fn standings<'a>(
         &'a self,
-        pool: &'a str,
+        pool: &str,
         panic: PanicConfig,
         now: Instant,
     ) -> Vec<(&'a Arc<Worker>, Standing)> {
-        let workers: Vec<_> = self.pool(pool).collect();
+        let ours = |worker: &&Arc<Worker>| worker.spec().pool == pool;
+        let workers: Vec<&'a Arc<Worker>> = self.workers.iter().filter(ours).collect();
         let candidates: Vec<Candidate> =
             workers.iter().map(|worker| worker.candidate(now)).collect();
         let standings = standings(&candidates, panic);

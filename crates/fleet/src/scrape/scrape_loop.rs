@@ -42,6 +42,7 @@ pub(crate) async fn scrape_loop(worker: Arc<Worker>, config: ScrapeConfig) {
     };
     let mut failures = 0;
     loop {
+        let asked = Instant::now().into_std();
         let outcome = scrape(&getter, &worker, &config).await;
         let counters = &worker.scrapes;
         ScrapeCounters::count(
@@ -52,7 +53,7 @@ pub(crate) async fn scrape_loop(worker: Arc<Worker>, config: ScrapeConfig) {
         match outcome {
             Ok(observation) => {
                 failures = 0;
-                worker.observed(observation, Instant::now().into_std());
+                worker.observed(observation, asked, Instant::now().into_std());
             }
             Err(error) => {
                 failures += 1;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use engine::{CpuExecutor, Drafters, Engine, EngineConfig, Executor, Executors, SpeculationConfig};
 use gateway::kv_events::{KvEventsConfig, KvEventsPublisher};
-use gateway::{ApiKeys, Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch};
+use gateway::tenants::{SaltSecret, Tenants, read_key_file};
+use gateway::{Gateway, ModelCodec, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{BLOCK_TOKENS, KvType};
 
 use super::error::CommandError;
@@ -33,9 +34,11 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<(), CommandError> {
 }
 
 pub(super) fn run(options: &ServeOptions, role: Role) -> Result<(), CommandError> {
-    let keys = match &options.http.api_key_file {
-        Some(path) => ApiKeys::from_file(path)?,
-        None => ApiKeys::open(),
+    let secret = SaltSecret::random();
+    let tenants = match (&options.http.api_key_file, role) {
+        (Some(path), _) => Tenants::with_keys(read_key_file(path)?, &secret),
+        (None, Role::Server) => Tenants::open(&secret),
+        (None, Role::Worker) => Tenants::of_a_worker(),
     };
     let loaded = load(options)?;
     let started = start_engine(options, role, loaded)?;
@@ -45,7 +48,7 @@ pub(super) fn run(options: &ServeOptions, role: Role) -> Result<(), CommandError
         .thread_name("network")
         .enable_all()
         .build()?;
-    let served = runtime.block_on(answer(options, keys, started));
+    let served = runtime.block_on(answer(options, tenants, started));
     // What was to be finished is finished. A step that still computes for a client who is gone must
     // not hold up the end.
     runtime.shutdown_background();
@@ -178,13 +181,13 @@ fn start_engine(
 
 async fn answer(
     options: &ServeOptions,
-    keys: ApiKeys,
+    tenants: Tenants,
     started: Started,
 ) -> Result<(), CommandError> {
     let mut banner = started.banner;
     let publisher = publish_kv_events(&options.kv_events, &started.engine).await?;
     let worker: Arc<dyn gateway::Worker> = started.engine;
-    let gateway = Arc::new(Gateway::new(started.model, worker, keys));
+    let gateway = Arc::new(Gateway::new(started.model, worker, tenants));
     let config = ServerConfig {
         listen: options.http.listen,
         drain_timeout: options.http.drain_timeout,

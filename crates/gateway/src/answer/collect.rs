@@ -9,17 +9,14 @@ use protocol::{ApiError, Usage};
 
 use super::engine_failure;
 use crate::convert;
-use crate::gateway::{Gateway, unix_seconds};
+use crate::gateway::{Embedded, unix_seconds};
 use crate::http_io;
-use crate::record::{Record, Route};
+use crate::record::Record;
+use crate::stages::Form;
 use crate::stages::{Dispatched, DispatchedPrompt, Shape};
 use crate::worker::Codec;
 
-pub(super) async fn collect(
-    gateway: &Gateway,
-    request: Dispatched,
-    mut record: Record,
-) -> Response {
+pub(super) async fn collect(own: &Embedded, request: Dispatched, mut record: Record) -> Response {
     let mut answers = Vec::with_capacity(request.prompts.len());
     for mut prompt in request.prompts {
         match read_to_end(&mut prompt.generation, request.n, &mut record).await {
@@ -38,13 +35,13 @@ pub(super) async fn collect(
     let head = Head {
         id: &request.id,
         created: unix_seconds(),
-        model: gateway.model.name(),
+        model: own.model.name(),
         usage: record.usage,
     };
-    let codec = gateway.model.codec.as_ref();
-    match request.shape.route {
-        Route::Chat => http_io::json(&chat(codec, request.shape, head, answers)),
-        Route::Completions => http_io::json(&completion(codec, request.shape, head, answers)),
+    let codec = own.model.codec.as_ref();
+    match request.shape.form {
+        Form::Chat => http_io::json(&chat(codec, request.shape, head, answers)),
+        Form::Completions => http_io::json(&completion(codec, request.shape, head, answers)),
     }
 }
 

@@ -4,24 +4,18 @@ mod collect;
 mod pieces;
 mod stream;
 
-use std::sync::Arc;
-
 use axum::response::Response;
 use protocol::{ApiError, ErrorKind};
 
-use crate::gateway::Gateway;
+use crate::gateway::Embedded;
 use crate::record::Record;
 use crate::stages::Dispatched;
 
-pub(crate) async fn answer(
-    gateway: &Arc<Gateway>,
-    request: Dispatched,
-    mut record: Record,
-) -> Response {
+pub(crate) async fn answer(own: &Embedded, request: Dispatched, mut record: Record) -> Response {
     record.dispatched(request.prompts.iter().map(|prompt| prompt.length).sum());
     match request.shape.stream {
-        None => collect::collect(gateway, request, record).await,
-        Some(options) => stream::stream(gateway, request, options, record),
+        None => collect::collect(own, request, record).await,
+        Some(options) => stream::stream(own, request, options, record),
     }
 }
 

@@ -10,7 +10,7 @@ use protocol::finish::Finish;
 use protocol::stream::StreamOptions;
 
 use crate::convert;
-use crate::record::Route;
+use crate::stages::Form;
 use crate::stages::{DispatchedPrompt, Shape};
 use crate::worker::Codec;
 
@@ -39,9 +39,9 @@ impl Pieces {
         (prompts, n): (usize, usize),
     ) -> Self {
         Self {
-            chunks: match shape.route {
-                Route::Chat => Chunks::Chat(ChatChunks::new(id, created, model, options)),
-                Route::Completions => {
+            chunks: match shape.form {
+                Form::Chat => Chunks::Chat(ChatChunks::new(id, created, model, options)),
+                Form::Completions => {
                     Chunks::Completions(CompletionChunks::new(id, created, model, options))
                 }
             },

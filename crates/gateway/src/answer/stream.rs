@@ -20,7 +20,7 @@ use protocol::{headers, sse};
 use super::engine_failure;
 use super::pieces::Pieces;
 use crate::convert;
-use crate::gateway::{Gateway, unix_seconds};
+use crate::gateway::{Embedded, unix_seconds};
 use crate::record::Record;
 use crate::stages::{Dispatched, DispatchedPrompt};
 
@@ -32,7 +32,7 @@ const FRAME_BYTES: usize = 16 << 10;
 const CHUNK_BYTES: usize = 256;
 
 pub(super) fn stream(
-    gateway: &Arc<Gateway>,
+    own: &Embedded,
     request: Dispatched,
     options: StreamOptions,
     record: Record,
@@ -40,8 +40,8 @@ pub(super) fn stream(
     let pieces = Pieces::new(
         request.shape,
         options,
-        (&request.id, unix_seconds(), gateway.model.name()),
-        Arc::clone(&gateway.model.codec),
+        (&request.id, unix_seconds(), own.model.name()),
+        Arc::clone(&own.model.codec),
         (request.prompts.len(), request.n),
     );
     let body = StreamBody {

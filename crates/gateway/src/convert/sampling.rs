@@ -3,6 +3,8 @@
 use protocol::format::Format;
 use protocol::sampling::{Priority, Sampling};
 
+use crate::tenants::Tenant;
+
 /// Everything but `logprobs`, which each route asks for in its own way.
 pub(crate) fn sampling(wire: Sampling) -> engine::Sampling {
     engine::Sampling {
@@ -34,10 +36,16 @@ pub(crate) fn sampling(wire: Sampling) -> engine::Sampling {
     }
 }
 
-pub(crate) fn priority(wire: Priority) -> engine::Priority {
-    match wire {
-        Priority::High => engine::Priority::High,
-        Priority::Normal => engine::Priority::Normal,
-        Priority::Low => engine::Priority::Low,
+/// What a request asks for, as far as its tenant may. vLLM's 0, the normal case, asks for nothing.
+pub(crate) fn priority(tenant: &Tenant, wire: Priority) -> engine::Priority {
+    let asked = match wire {
+        Priority::High => Some(routing::Priority::High),
+        Priority::Normal => None,
+        Priority::Low => Some(routing::Priority::Low),
+    };
+    match tenant.priority(asked) {
+        routing::Priority::High => engine::Priority::High,
+        routing::Priority::Normal => engine::Priority::Normal,
+        routing::Priority::Low => engine::Priority::Low,
     }
 }

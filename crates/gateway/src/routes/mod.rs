@@ -16,17 +16,30 @@ use protocol::{ApiError, ErrorKind};
 
 use crate::gateway::Gateway;
 use crate::http_io::refuse;
-use crate::pipeline::generate;
-use crate::record::Route;
+use crate::pipeline::serve;
+use crate::route::{RELAYED_PATHS, Route};
+pub(crate) use tokens::{detokenize, tokenize};
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
-    Router::new()
-        .route(Route::Chat.path(), post(chat))
-        .route(Route::Completions.path(), post(completions))
+    let own = [
+        Route::Chat,
+        Route::Completions,
+        Route::Tokenize,
+        Route::Detokenize,
+    ];
+    let relayed = RELAYED_PATHS.map(Route::Other);
+    let served = own
+        .into_iter()
+        .chain(relayed)
+        .fold(Router::new(), |router, route| {
+            let serve = move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| {
+                serve(gateway, route, request)
+            };
+            router.route(route.path(), post(serve))
+        });
+    served
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
-        .route("/tokenize", post(tokens::tokenize))
-        .route("/detokenize", post(tokens::detokenize))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
         .route("/version", get(status::version))
@@ -36,22 +49,18 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-async fn chat(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response {
-    generate(gateway, Route::Chat, request).await
-}
-
-async fn completions(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response {
-    generate(gateway, Route::Completions, request).await
-}
-
 async fn unknown_path(request: Request<Body>) -> Response {
-    refuse(&ApiError::new(
+    refuse(&no_such_path(request.uri().path()))
+}
+
+/// The refusal of a path that leads nowhere.
+pub(crate) fn no_such_path(path: &str) -> ApiError {
+    ApiError::new(
         ErrorKind::NotFound,
         format!(
-            "there is nothing at {}; try /v1/chat/completions, /v1/completions or /v1/models",
-            request.uri().path()
+            "there is nothing at {path}; try /v1/chat/completions, /v1/completions or /v1/models"
         ),
-    ))
+    )
 }
 
 async fn wrong_method(request: Request<Body>) -> Response {

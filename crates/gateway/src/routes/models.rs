@@ -10,18 +10,15 @@ use protocol::models::{ModelCard, ModelList};
 
 use crate::gateway::Gateway;
 use crate::http_io::{json, refuse};
-use crate::stages::{require_key, require_model};
+use crate::stages::{not_served, require_tenant};
 
 pub(super) async fn list(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
-    if let Err(error) = require_key(&gateway.keys, &headers) {
-        return refuse(&error);
-    }
-    let cards: Vec<_> = gateway
-        .model
-        .names
-        .iter()
-        .map(|name| card(&gateway, name))
-        .collect();
+    let tenant = match require_tenant(&gateway.tenants(), &headers) {
+        Ok(tenant) => tenant,
+        Err(error) => return refuse(&error),
+    };
+    let models = gateway.models_for(&tenant).into_iter();
+    let cards: Vec<_> = models.map(|model| card(&gateway, model)).collect();
     json(&ModelList::from(cards))
 }
 
@@ -32,14 +29,17 @@ pub(super) async fn one(
 ) -> Response {
     // A name that is not UTF-8 is nobody's name.
     let id = path.map_or_else(|_| String::new(), |Path(id)| id);
-    let allowed =
-        require_key(&gateway.keys, &headers).and_then(|()| require_model(&gateway, Some(&id)));
-    match allowed {
-        Ok(()) => json(&card(&gateway, &id)),
-        Err(error) => refuse(&error),
+    let tenant = match require_tenant(&gateway.tenants(), &headers) {
+        Ok(tenant) => tenant,
+        Err(error) => return refuse(&error),
+    };
+    let mut models = gateway.models_for(&tenant).into_iter();
+    match models.find(|(name, _)| *name == id) {
+        Some(model) => json(&card(&gateway, model)),
+        None => refuse(&not_served(&gateway, &tenant, &id)),
     }
 }
 
-fn card(gateway: &Gateway, name: &str) -> ModelCard {
-    ModelCard::new(name, gateway.created, gateway.model.max_model_len)
+fn card(gateway: &Gateway, (name, max_model_len): (String, Option<usize>)) -> ModelCard {
+    ModelCard::new(name, gateway.created, max_model_len)
 }

@@ -48,7 +48,9 @@ pub(super) async fn version() -> Response {
 
 pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
     let mut text = String::with_capacity(16 << 10);
-    gateway.worker.write_metrics(&mut text);
+    if let Some(worker) = gateway.worker() {
+        worker.write_metrics(&mut text);
+    }
     gateway.metrics.encode(&mut text);
     text.push_str("# EOF\n");
     let wants_openmetrics = headers

@@ -2,49 +2,27 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::response::Response;
-use http::Request;
+use bytes::Bytes;
 use protocol::ApiError;
 use protocol::tokenize::{
     DetokenizeAnswer, DetokenizeRequest, TokenizeAnswer, TokenizeInput, TokenizeRequest,
 };
 
-use crate::gateway::Gateway;
-use crate::http_io::{json, read_json_body, refuse};
+use crate::gateway::Embedded;
 use crate::near::run_near;
-use crate::stages::{encode_conversation, encode_text, require_key, require_model};
+use crate::stages::{encode_conversation, encode_text, require_model};
+use crate::tenants::Tenant;
 
-pub(super) async fn tokenize(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request<Body>,
-) -> Response {
-    match tokens_of(&gateway, request).await {
-        Ok(answer) => json(&answer),
-        Err(error) => refuse(&error),
-    }
-}
-
-pub(super) async fn detokenize(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request<Body>,
-) -> Response {
-    match text_of(&gateway, request).await {
-        Ok(answer) => json(&answer),
-        Err(error) => refuse(&error),
-    }
-}
-
-async fn tokens_of(gateway: &Gateway, request: Request<Body>) -> Result<TokenizeAnswer, ApiError> {
-    let (parts, body) = request.into_parts();
-    require_key(&gateway.keys, &parts.headers)?;
-    let body = read_json_body(&parts.headers, body).await?;
+pub(crate) async fn tokenize(
+    own: &Embedded,
+    tenant: &Tenant,
+    body: Bytes,
+) -> Result<TokenizeAnswer, ApiError> {
     let bytes = body.len();
     let request = TokenizeRequest::parse(&body)?.validate()?;
-    require_model(gateway, request.model.as_deref())?;
+    require_model(own, tenant, request.model.as_deref())?;
 
-    let codec = Arc::clone(&gateway.model.codec);
+    let codec = Arc::clone(&own.model.codec);
     let (tokens, token_strs) = run_near(bytes, move || {
         let codec = codec.as_ref();
         let tokens = match &request.input {
@@ -64,19 +42,20 @@ async fn tokens_of(gateway: &Gateway, request: Request<Body>) -> Result<Tokenize
     .await?;
     Ok(TokenizeAnswer {
         count: tokens.len(),
-        max_model_len: gateway.model.max_model_len,
+        max_model_len: own.model.max_model_len,
         tokens,
         token_strs,
     })
 }
 
-async fn text_of(gateway: &Gateway, request: Request<Body>) -> Result<DetokenizeAnswer, ApiError> {
-    let (parts, body) = request.into_parts();
-    require_key(&gateway.keys, &parts.headers)?;
-    let body = read_json_body(&parts.headers, body).await?;
-    let request = DetokenizeRequest::parse(&body)?;
-    require_model(gateway, request.model.as_deref())?;
-    let prompt = gateway
+pub(crate) fn detokenize(
+    own: &Embedded,
+    tenant: &Tenant,
+    body: &[u8],
+) -> Result<DetokenizeAnswer, ApiError> {
+    let request = DetokenizeRequest::parse(body)?;
+    require_model(own, tenant, request.model.as_deref())?;
+    let prompt = own
         .model
         .codec
         .decode(&request.tokens)

@@ -110,7 +110,9 @@ impl Server {
         self.gateway.start_draining();
         connections.close();
         let finished = async {
-            self.gateway.worker.drain().await;
+            if let Some(worker) = self.gateway.worker() {
+                worker.drain().await;
+            }
             connections.wait().await;
         };
         tokio::select! {
@@ -121,7 +123,9 @@ impl Server {
             },
         }
         stop.stop_now();
-        self.gateway.worker.stop();
+        if let Some(worker) = self.gateway.worker() {
+            worker.stop();
+        }
         connections.wait().await;
     }
 }

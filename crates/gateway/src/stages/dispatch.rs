@@ -7,7 +7,7 @@ use protocol::{ApiError, ErrorKind};
 
 use super::tokenize::Tokenized;
 use super::validate::Shape;
-use crate::gateway::Gateway;
+use crate::gateway::Embedded;
 use crate::worker::Worker;
 
 /// A request that is being generated. Dropping it cancels everything.
@@ -27,10 +27,7 @@ pub(crate) struct DispatchedPrompt {
     pub(crate) echo: String,
 }
 
-pub(crate) async fn dispatch(
-    gateway: &Gateway,
-    request: Tokenized,
-) -> Result<Dispatched, ApiError> {
+pub(crate) async fn dispatch(own: &Embedded, request: Tokenized) -> Result<Dispatched, ApiError> {
     let n = request.sampling.n;
     let mut prompts = Vec::with_capacity(request.prompts.len());
     for prompt in request.prompts {
@@ -46,7 +43,7 @@ pub(crate) async fn dispatch(
             priority: request.priority,
             cache_salt: request.cache_salt.clone(),
         };
-        let generation = submit(&gateway.worker, work)
+        let generation = submit(&own.worker, work)
             .await
             .map_err(|error| refusal(&error))?;
         prompts.push(DispatchedPrompt {

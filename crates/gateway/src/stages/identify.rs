@@ -1,32 +1,38 @@
 //! Nobody without a key gets further, and no body is read before.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, header};
 use protocol::{ApiError, ErrorKind};
 
 use super::receive::Received;
 use crate::gateway::Gateway;
-use crate::keys::ApiKeys;
+use crate::tenants::{Tenant, Tenants, Unknown};
 
 /// A request from someone who may ask.
-pub(crate) struct Identified(pub(crate) Received);
+pub(crate) struct Identified {
+    pub(crate) request: Received,
+    pub(crate) tenant: Arc<Tenant>,
+}
 
-pub(crate) fn identify(gateway: &Gateway, received: Received) -> Result<Identified, ApiError> {
-    require_key(&gateway.keys, &received.headers)?;
-    Ok(Identified(received))
+pub(crate) fn identify(gateway: &Gateway, request: Received) -> Result<Identified, ApiError> {
+    let tenant = require_tenant(&gateway.tenants(), &request.headers)?;
+    Ok(Identified { request, tenant })
 }
 
 /// The check on its own, for routes that do not generate.
-pub(crate) fn require_key(keys: &ApiKeys, headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn require_tenant(
+    tenants: &Tenants,
+    headers: &HeaderMap,
+) -> Result<Arc<Tenant>, ApiError> {
     let key = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(bearer);
-    if keys.allow(key) {
-        return Ok(());
-    }
-    let message = match key {
-        None => "no API key was sent; send \"authorization: Bearer <key>\"",
-        Some(_) => "the API key is not known here",
+    let message = match tenants.identify(key) {
+        Ok(tenant) => return Ok(Arc::clone(tenant)),
+        Err(Unknown::NoKey) => "no API key was sent; send \"authorization: Bearer <key>\"",
+        Err(Unknown::Key) => "the API key is not known here",
     };
     Err(ApiError::new(ErrorKind::Authentication, message).with_code("invalid_api_key"))
 }
@@ -41,19 +47,22 @@ fn bearer(value: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenants::{KeyHash, SaltSecret};
     use http::HeaderValue;
 
     #[test]
     fn only_a_known_bearer_key_passes() {
-        let keys = ApiKeys::only(["secret"]);
+        let secret = SaltSecret::random();
+        let tenants = Tenants::with_keys(vec![KeyHash::of("secret")], &secret);
         let check = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
-            require_key(&keys, &headers).is_ok()
+            require_tenant(&tenants, &headers).is_ok()
         };
         assert!(check("Bearer secret") && check("bearer secret"));
         assert!(!check("Bearer wrong") && !check("Basic secret") && !check("secret"));
-        assert!(require_key(&keys, &HeaderMap::new()).is_err());
-        assert!(require_key(&ApiKeys::open(), &HeaderMap::new()).is_ok());
+        assert!(require_tenant(&tenants, &HeaderMap::new()).is_err());
+        let open = Tenants::open(&secret);
+        assert!(require_tenant(&open, &HeaderMap::new()).is_ok());
     }
 }

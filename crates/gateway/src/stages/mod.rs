@@ -3,12 +3,16 @@
 
 mod dispatch;
 mod identify;
+mod prepare;
+mod read;
 mod receive;
 mod tokenize;
 mod validate;
 
 pub(crate) use dispatch::{Dispatched, DispatchedPrompt, dispatch};
-pub(crate) use identify::{identify, require_key};
+pub(crate) use identify::{identify, require_tenant};
+pub(crate) use prepare::{Prepared, SoFar, prepare};
+pub(crate) use read::{Read, Server, not_served, read};
 pub(crate) use receive::receive;
 pub(crate) use tokenize::{encode_conversation, encode_text, tokenize};
-pub(crate) use validate::{Shape, require_model, validate};
+pub(crate) use validate::{Form, Shape, require_model, validate};

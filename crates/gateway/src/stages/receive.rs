@@ -6,11 +6,13 @@ use axum::body::Body;
 use http::{HeaderMap, Request};
 use protocol::{headers, limits};
 
-use crate::record::Route;
+use crate::route::Route;
 
 /// A request as it came in; its body is not read yet.
 pub(crate) struct Received {
     pub(crate) id: Arc<str>,
+    /// Then it need not be the only one of its name.
+    pub(crate) is_named_by_client: bool,
     pub(crate) route: Route,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
@@ -18,16 +20,16 @@ pub(crate) struct Received {
 
 pub(crate) fn receive(route: Route, request: Request<Body>) -> Received {
     let (parts, body) = request.into_parts();
-    let prefix = match route {
-        Route::Chat => protocol::chat::ID_PREFIX,
-        Route::Completions => protocol::completions::ID_PREFIX,
-    };
-    let id = match client_id(&parts.headers) {
+    let prefix = route.id_prefix();
+    let named = client_id(&parts.headers);
+    let id = match named {
         Some(id) => format!("{prefix}{id}"),
         None => format!("{prefix}{}", uuid::Uuid::new_v4().simple()),
     };
+    let is_named_by_client = named.is_some();
     Received {
         id: id.into(),
+        is_named_by_client,
         route,
         headers: parts.headers,
         body,

@@ -8,7 +8,7 @@ use protocol::chat::Conversation;
 use protocol::completions::Prompt;
 
 use super::validate::{Input, Shape, Validated};
-use crate::gateway::Gateway;
+use crate::gateway::Embedded;
 use crate::near::run_near;
 use crate::worker::Codec;
 
@@ -29,8 +29,8 @@ pub(crate) struct TokenizedPrompt {
     pub(crate) echo: String,
 }
 
-pub(crate) async fn tokenize(gateway: &Gateway, request: Validated) -> Result<Tokenized, ApiError> {
-    let codec = Arc::clone(&gateway.model.codec);
+pub(crate) async fn tokenize(own: &Embedded, request: Validated) -> Result<Tokenized, ApiError> {
+    let codec = Arc::clone(&own.model.codec);
     let echo = request.shape.echo;
     let prompts = run_near(text_bytes(&request.input), move || match request.input {
         Input::Chat(conversation) => {

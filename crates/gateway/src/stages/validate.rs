@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use engine::{Priority, Sampling};
+use protocol::ApiError;
 use protocol::chat::{ChatRequest, Conversation, ValidChat};
 use protocol::completions::{CompletionRequest, Prompt, ValidCompletion};
 use protocol::stream::StreamOptions;
-use protocol::{ApiError, ErrorKind};
 
 use super::identify::Identified;
+use super::read::no_such_model;
 use crate::convert;
-use crate::gateway::Gateway;
-use crate::http_io::read_json_body;
+use crate::gateway::Embedded;
 use crate::near::run_near;
-use crate::record::Route;
+use crate::tenants::Tenant;
 
 /// A request within all bounds.
 pub(crate) struct Validated {
@@ -35,10 +36,17 @@ pub(crate) enum Input {
     },
 }
 
+/// Whose answer it looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Chat,
+    Completions,
+}
+
 /// What the answer looks like.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    pub(crate) route: Route,
+    pub(crate) form: Form,
     pub(crate) stream: Option<StreamOptions>,
     pub(crate) echo: bool,
     pub(crate) logprobs: bool,
@@ -47,37 +55,43 @@ pub(crate) struct Shape {
 }
 
 pub(crate) async fn validate(
-    gateway: &Gateway,
-    Identified(request): Identified,
+    own: &Embedded,
+    form: Form,
+    Identified { request, tenant }: Identified,
+    body: Bytes,
 ) -> Result<Validated, ApiError> {
-    let body = read_json_body(&request.headers, request.body).await?;
     let bytes = body.len();
-    let validated = match request.route {
-        Route::Chat => {
+    let validated = match form {
+        Form::Chat => {
             let parse = move || ChatRequest::parse(&body)?.validate();
-            chat(request.id, run_near(bytes, parse).await?, gateway)
+            chat(request.id, run_near(bytes, parse).await?, own, &tenant)
         }
-        Route::Completions => {
+        Form::Completions => {
             let parse = move || CompletionRequest::parse(&body)?.validate();
-            completion(request.id, run_near(bytes, parse).await?, gateway)
+            completion(request.id, run_near(bytes, parse).await?, own, &tenant)
         }
     }?;
-    require_known_tokens(gateway, &validated.sampling)?;
+    require_known_tokens(own, &validated.sampling)?;
     Ok(validated)
 }
 
-fn chat(id: Arc<str>, chat: ValidChat, gateway: &Gateway) -> Result<Validated, ApiError> {
-    require_model(gateway, chat.model.as_deref())?;
+fn chat(
+    id: Arc<str>,
+    chat: ValidChat,
+    own: &Embedded,
+    tenant: &Tenant,
+) -> Result<Validated, ApiError> {
+    require_model(own, tenant, chat.model.as_deref())?;
     let shape = Shape {
-        route: Route::Chat,
+        form: Form::Chat,
         stream: chat.stream,
         echo: false,
         logprobs: chat.logprobs.is_some(),
         prompt_logprobs: chat.sampling.prompt_logprobs.is_some(),
         return_token_ids: chat.return_token_ids,
     };
-    let priority = convert::priority(chat.sampling.priority);
-    let cache_salt = chat.sampling.cache_salt.as_deref().map(Arc::from);
+    let priority = convert::priority(tenant, chat.sampling.priority);
+    let cache_salt = tenant.cache_salt(chat.sampling.cache_salt.as_deref());
     let mut sampling = convert::sampling(chat.sampling);
     sampling.logprobs = chat.logprobs;
     Ok(Validated {
@@ -93,19 +107,20 @@ fn chat(id: Arc<str>, chat: ValidChat, gateway: &Gateway) -> Result<Validated, A
 fn completion(
     id: Arc<str>,
     completion: ValidCompletion,
-    gateway: &Gateway,
+    own: &Embedded,
+    tenant: &Tenant,
 ) -> Result<Validated, ApiError> {
-    require_model(gateway, completion.model.as_deref())?;
+    require_model(own, tenant, completion.model.as_deref())?;
     let shape = Shape {
-        route: Route::Completions,
+        form: Form::Completions,
         stream: completion.stream,
         echo: completion.echo,
         logprobs: completion.logprobs.is_some(),
         prompt_logprobs: completion.sampling.prompt_logprobs.is_some(),
         return_token_ids: completion.return_token_ids,
     };
-    let priority = convert::priority(completion.sampling.priority);
-    let cache_salt = completion.sampling.cache_salt.as_deref().map(Arc::from);
+    let priority = convert::priority(tenant, completion.sampling.priority);
+    let cache_salt = tenant.cache_salt(completion.sampling.cache_salt.as_deref());
     let mut sampling = convert::sampling(completion.sampling);
     sampling.logprobs = completion.logprobs;
     if completion.echo {
@@ -125,30 +140,24 @@ fn completion(
     })
 }
 
-/// Whether the model asked for is the one behind the door.
-pub(crate) fn require_model(gateway: &Gateway, asked: Option<&str>) -> Result<(), ApiError> {
-    match asked {
-        Some(name) if !gateway.model.answers_to(name) => {
-            let shown: String = name
-                .chars()
-                .take(protocol::limits::MAX_NAME_BYTES)
-                .collect();
-            Err(ApiError::new(
-                ErrorKind::NotFound,
-                format!(
-                    "the model {shown:?} is not served here; use {:?}",
-                    gateway.model.name()
-                ),
-            )
-            .about("model")
-            .with_code("model_not_found"))
-        }
-        _ => Ok(()),
+/// Whether the model asked for is the one behind the door, and the tenant may see it.
+pub(crate) fn require_model(
+    own: &Embedded,
+    tenant: &Tenant,
+    asked: Option<&str>,
+) -> Result<(), ApiError> {
+    let name = asked.unwrap_or(own.model.name());
+    let served = asked.is_none() || own.model.answers_to(name);
+    if served && tenant.models.allow(name) {
+        return Ok(());
     }
+    let mut names = own.model.names.iter();
+    let other = names.find(|name| tenant.models.allow(name));
+    Err(no_such_model(name, other.map(String::as_str)))
 }
 
-fn require_known_tokens(gateway: &Gateway, sampling: &Sampling) -> Result<(), ApiError> {
-    let vocab_size = gateway.model.codec.vocab_size();
+fn require_known_tokens(own: &Embedded, sampling: &Sampling) -> Result<(), ApiError> {
+    let vocab_size = own.model.codec.vocab_size();
     let known = |id: &u32| (*id as usize) < vocab_size;
     let refuse = |field: &'static str, id: u32| {
         ApiError::invalid(

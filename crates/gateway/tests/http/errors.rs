@@ -3,7 +3,7 @@
 use crate::support::client::{Answer, get, open, post, post_with, read_until, send};
 use crate::support::{MODEL, Setup};
 use engine::EngineConfig;
-use forespeak_gateway::ApiKeys;
+use forespeak_gateway::tenants::{KeyHash, SaltSecret, Tenants};
 use protocol::limits::MAX_BODY_BYTES;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -121,7 +121,7 @@ async fn only_json_of_bounded_size_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_asked_for_where_it_matters() {
     let running = Setup {
-        keys: ApiKeys::only(["secret"]),
+        tenants: Tenants::with_keys(vec![KeyHash::of("secret")], &SaltSecret::random()),
         ..Setup::default()
     }
     .start();

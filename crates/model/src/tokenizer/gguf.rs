@@ -87,6 +87,7 @@ pub(crate) fn read(gguf: &Gguf<'_>) -> Result<Tokenizer, ModelError> {
     Ok(Tokenizer {
         parsing: built,
         literal: Default::default(),
+        seams: Default::default(),
         pieces,
         bos,
         eos: vocabulary.ends(gguf)?,

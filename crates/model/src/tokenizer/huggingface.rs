@@ -66,6 +66,7 @@ pub(crate) fn read(
     Ok(Tokenizer {
         parsing: tokenizer,
         literal: Default::default(),
+        seams: Default::default(),
         pieces,
         bos,
         eos,

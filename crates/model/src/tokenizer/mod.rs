@@ -10,6 +10,7 @@ mod gguf;
 mod huggingface;
 mod pieces;
 mod scores;
+mod seams;
 
 use std::sync::OnceLock;
 
@@ -19,6 +20,7 @@ use crate::gguf::Gguf;
 
 pub(crate) use huggingface::{FolderTexts, read as from_huggingface};
 use pieces::Pieces;
+use seams::Seams;
 
 /// More tokens than any vocabulary has; a file that claims more is broken, and ids below it can be
 /// used as indices without a thought for memory.
@@ -58,6 +60,8 @@ pub struct Tokenizer {
     parsing: tokenizers::Tokenizer,
     /// A second one that takes special tokens for text. Made when first asked for: few ask.
     literal: OnceLock<tokenizers::Tokenizer>,
+    /// Made when first asked for, too: only a router cuts prompts.
+    seams: OnceLock<Seams>,
     pieces: Pieces,
     bos: Option<u32>,
     eos: Vec<u32>,
@@ -101,6 +105,14 @@ impl Tokenizer {
             .into_iter()
             .chain(encoding.get_ids().iter().copied())
             .collect())
+    }
+
+    /// Byte offsets, ascending, at which `text` can be cut so that its parts, each read with
+    /// [`Specials::PARSE`], have the tokens of the whole.
+    pub fn seams<'a>(&'a self, text: &'a str) -> impl Iterator<Item = usize> + 'a {
+        self.seams
+            .get_or_init(|| Seams::of(&self.parsing))
+            .find(text)
     }
 
     /// The text of `ids`; ids that do not exist add nothing. Bytes that are not UTF-8 become U+FFFD.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Engine, EngineConfig, ExecuteError, Executor, Vocabulary};
-use forespeak_gateway::{ApiKeys, Codec, Gateway, ServedModel, Server, ServerConfig, StopSwitch};
+use forespeak_gateway::tenants::Tenants;
+use forespeak_gateway::{Codec, Gateway, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{Batch, Logits};
 use protocol::chat::Conversation;
 use tokio::task::JoinHandle;
@@ -115,7 +116,7 @@ pub(crate) struct Setup {
     pub(crate) step: Duration,
     pub(crate) engine: EngineConfig,
     pub(crate) server: ServerConfig,
-    pub(crate) keys: ApiKeys,
+    pub(crate) tenants: Tenants,
 }
 
 impl Default for Setup {
@@ -133,7 +134,7 @@ impl Default for Setup {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
                 ..ServerConfig::default()
             },
-            keys: ApiKeys::open(),
+            tenants: Tenants::of_a_worker(),
         }
     }
 }
@@ -174,7 +175,7 @@ impl Setup {
             codec: Arc::new(Bytes::new()),
         };
         let worker: Arc<dyn forespeak_gateway::Worker> = Arc::clone(&engine) as _;
-        let gateway = Arc::new(Gateway::new(model, worker, self.keys));
+        let gateway = Arc::new(Gateway::new(model, worker, self.tenants));
         let server = Server::bind(self.server, gateway).unwrap();
         let address = server.address();
         let stop = StopSwitch::new();

@@ -1,0 +1,361 @@
+//! A prompt becomes keys: the names of its prefixes, under which the index knows who holds them.
+//!
+//! ```text
+//! repeat   seen before, byte for byte           one hash over its bytes
+//! grown    begins like one seen before          rendered whole, tokenised from where it is new
+//! whole    new                                  rendered and tokenised
+//! text     no tokenizer, or it cannot read it   blocks of bytes as they stand in the body
+//! ```
+//!
+//! The keys of the first three are exactly those of the worker's own tokens: the index hears from the
+//! workers in token ids. A grown chat is therefore *rendered whole* (a template may treat an old message
+//! differently once another follows) and cut at seams, where cutting changes no token; the longest run of
+//! parts seen before needs no tokenising. What cannot be read is not refused here. That is for the worker
+//! to do, and a request whose keys mean little is merely placed by load.
+
+mod chat;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use protocol::ApiError;
+use routing::keys::{BlockKey, KeySeed, Root, TextChain, TokenChain};
+use routing::memo::{Trail, Weighed, fingerprint};
+use serde_json::{Map, Value};
+
+use super::ask::{Ask, ChatSpans, PromptSpans};
+use crate::near::run_near;
+use crate::worker::{Codec, JsonChat};
+use memory::Memory;
+
+/// Bytes of text that a token stands for, where none can be counted.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// The seams from the end of a prompt at which its chain is remembered. The last parts change when the
+/// chat goes on: the opening of an answer becomes the answer, an empty thought before it is dropped.
+const SEAMS_REMEMBERED: usize = 4;
+
+/// Templates may print the date; what was rendered is forgotten after so long.
+const SECONDS_RENDERED: u64 = 3600;
+
+/// A prompt that was read.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    pub(super) keys: Vec<BlockKey>,
+    pub(super) tokens: u64,
+}
+
+impl Weighed for Prompt {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.keys.capacity() * size_of::<BlockKey>()
+    }
+}
+
+/// How a prompt was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum How {
+    Repeat,
+    Grown,
+    Whole,
+    Text,
+}
+
+impl How {
+    pub(super) const ALL: [Self; 4] = [Self::Repeat, Self::Grown, Self::Whole, Self::Text];
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Repeat => "repeat",
+            Self::Grown => "grown",
+            Self::Whole => "whole",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// Reads the prompts of one model.
+#[derive(Clone)]
+pub(super) struct Reader {
+    codec: Option<Arc<dyn Codec>>,
+    seed: KeySeed,
+    block_tokens: usize,
+    memory: Arc<Mutex<Memory>>,
+}
+
+impl Reader {
+    pub(super) fn new(
+        codec: Option<Arc<dyn Codec>>,
+        seed: KeySeed,
+        block_tokens: usize,
+        memo_bytes: usize,
+    ) -> Self {
+        Self {
+            codec,
+            seed,
+            block_tokens,
+            memory: Arc::new(Mutex::new(Memory::new(memo_bytes))),
+        }
+    }
+
+    /// Whether its keys are those of token ids, which KV events can be compared with.
+    pub(super) fn knows_tokens(&self) -> bool {
+        self.codec.is_some()
+    }
+
+    pub(super) async fn read(&self, ask: &Ask) -> (Arc<Prompt>, How) {
+        let root = Root::new(self.seed, &ask.salt, ask.lora.as_deref());
+        let print = print(root, ask);
+        if let Some(prompt) = self.with_memory(|memory| memory.repeats.get(print)) {
+            return (prompt, How::Repeat);
+        }
+        let (prompt, how) = match &self.codec {
+            Some(codec) => {
+                let work = Work {
+                    reader: self.clone(),
+                    codec: Arc::clone(codec),
+                    root,
+                    body: ask.body.clone(),
+                    spans: ask.prompt.clone(),
+                };
+                let read = run_near(ask.body.len(), move || work.read()).await;
+                read.unwrap_or_else(|_unreadable| (self.as_text(root, ask), How::Text))
+            }
+            None => (self.as_text(root, ask), How::Text),
+        };
+        let prompt = Arc::new(prompt);
+        self.with_memory(|memory| memory.repeats.put(print, Arc::clone(&prompt)));
+        (prompt, how)
+    }
+
+    /// Bytes that the memory takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.with_memory(|memory| memory.bytes())
+    }
+
+    /// Blocks of the prompt's bytes as they stand in the body: a chat that goes on begins with the same.
+    fn as_text(&self, root: Root, ask: &Ask) -> Prompt {
+        let mut chain = TextChain::new(root, self.block_tokens * BYTES_PER_TOKEN);
+        let mut bytes = 0;
+        for span in deciding_spans(ask).into_iter().flatten() {
+            chain.extend(span);
+            bytes += span.len();
+        }
+        Prompt {
+            keys: chain.into_keys(),
+            tokens: bytes.div_ceil(BYTES_PER_TOKEN).max(1) as u64,
+        }
+    }
+
+    fn with_memory<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
+        work(&mut self.memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The fingerprint of everything that decides a prompt.
+fn print(root: Root, ask: &Ask) -> u64 {
+    let hour = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() / SECONDS_RENDERED);
+    let flags = match &ask.prompt {
+        PromptSpans::Chat(chat) => [
+            1,
+            u8::from(chat.add_generation_prompt),
+            u8::from(chat.continue_final_message),
+            u8::from(chat.add_special_tokens),
+        ],
+        PromptSpans::Completion {
+            add_special_tokens, ..
+        } => [2, u8::from(*add_special_tokens), 0, 0],
+        PromptSpans::Opaque => [3, 0, 0, 0],
+    };
+    let [arguments, tools, text] = deciding_spans(ask).map(Option::unwrap_or_default);
+    let parts: [&[u8]; 5] = [&flags, &hour.to_le_bytes(), arguments, tools, text];
+    fingerprint(root, parts)
+}
+
+/// The parts of a body that decide its prompt, in the order in which a prompt has them.
+fn deciding_spans(ask: &Ask) -> [Option<&[u8]>; 3] {
+    let get = |span: &Range<usize>| ask.body.get(span.clone());
+    match &ask.prompt {
+        PromptSpans::Chat(chat) => [
+            chat.template_arguments.as_ref().and_then(get),
+            chat.tools.as_ref().and_then(get),
+            get(&chat.messages),
+        ],
+        PromptSpans::Completion { prompt, .. } => [None, None, get(prompt)],
+        PromptSpans::Opaque => [None, None, Some(&ask.body)],
+    }
+}
+
+/// Reading that may take long, with all that it needs to do so on another thread.
+struct Work {
+    reader: Reader,
+    codec: Arc<dyn Codec>,
+    root: Root,
+    body: Bytes,
+    spans: PromptSpans,
+}
+
+impl Work {
+    fn read(self) -> Result<(Prompt, How), ApiError> {
+        match &self.spans {
+            PromptSpans::Chat(spans) => self.chat(spans),
+            PromptSpans::Completion {
+                prompt,
+                add_special_tokens,
+            } => self.completion(prompt, *add_special_tokens),
+            PromptSpans::Opaque => Err(unreadable("this route has no prompt")),
+        }
+    }
+
+    fn chat(&self, spans: &ChatSpans) -> Result<(Prompt, How), ApiError> {
+        let messages: Vec<Value> = self.json(&spans.messages)?;
+        let tools: Option<Vec<Value>> = spans
+            .tools
+            .as_ref()
+            .map(|span| self.json(span))
+            .transpose()?;
+        let arguments: Option<Map<String, Value>> = spans
+            .template_arguments
+            .as_ref()
+            .map(|span| self.json(span))
+            .transpose()?;
+        let messages = chat::messages(messages).map_err(unreadable)?;
+        let tools = tools.map(chat::tools).filter(|tools| !tools.is_empty());
+        let rendered = self
+            .codec
+            .render_json(&JsonChat {
+                messages: &messages,
+                tools: tools.as_deref(),
+                add_generation_prompt: spans.add_generation_prompt,
+                continue_final_message: spans.continue_final_message,
+                template_arguments: arguments.as_ref(),
+            })
+            .map_err(unreadable)?;
+        if spans.add_special_tokens {
+            // Whatever is added stands before the first part and after the last: no part is what it was.
+            return Ok((self.encode(&[(rendered.as_str(), true)])?, How::Whole));
+        }
+        self.rendered(&rendered)
+    }
+
+    /// Tokenises a rendered prompt from where it is new.
+    fn rendered(&self, text: &str) -> Result<(Prompt, How), ApiError> {
+        let mut parts = Vec::new();
+        let mut from = 0;
+        for seam in self.codec.seams(text).into_iter().chain([text.len()]) {
+            parts.extend(text.get(from..seam).filter(|part| !part.is_empty()));
+            from = seam;
+        }
+        let trail = Trail::over(self.root, parts.iter().map(|part| part.as_bytes()));
+        let known = self
+            .reader
+            .with_memory(|memory| memory.chains.longest(&trail));
+        let how = if known.is_some() {
+            How::Grown
+        } else {
+            How::Whole
+        };
+        let (known, mut chain) =
+            known.unwrap_or_else(|| (0, TokenChain::new(self.root, self.reader.block_tokens)));
+        let remember_from = parts.len().saturating_sub(SEAMS_REMEMBERED);
+        let mut waiting = known;
+        for end in remember_from.max(known)..=parts.len() {
+            // All parts up to the first seam that is remembered are one text for the tokenizer.
+            let text = parts
+                .get(waiting..end)
+                .map(<[&str]>::concat)
+                .unwrap_or_default();
+            if !text.is_empty() {
+                let tokens = self.codec.encode(&text, false).map_err(unreadable)?;
+                chain.extend(&tokens);
+            }
+            waiting = end;
+            if end < parts.len()
+                && end > known
+                && let Some(print) = trail.print(end)
+            {
+                let chain = chain.clone();
+                self.reader
+                    .with_memory(|memory| memory.chains.put(print, chain));
+            }
+        }
+        let tokens = chain.tokens() as u64;
+        let keys = chain.into_keys();
+        Ok((Prompt { keys, tokens }, how))
+    }
+
+    fn completion(
+        &self,
+        span: &Range<usize>,
+        add_special_tokens: bool,
+    ) -> Result<(Prompt, How), ApiError> {
+        let prompt = match self.json::<Value>(span)? {
+            Value::String(text) => self.encode(&[(&text, add_special_tokens)])?,
+            Value::Array(list) if list.iter().all(Value::is_u64) => self.chain_of(&ids(&list)?),
+            // Of several prompts the first decides where all go: a worker gets them together.
+            Value::Array(list) => {
+                let mut first = None;
+                let mut tokens = 0;
+                for prompt in &list {
+                    let one = match prompt {
+                        Value::String(text) => self.encode(&[(text, add_special_tokens)])?,
+                        Value::Array(list) => self.chain_of(&ids(list)?),
+                        _ => return Err(unreadable("prompt is neither text nor tokens")),
+                    };
+                    tokens += one.tokens;
+                    first.get_or_insert(one);
+                }
+                let first = first.ok_or_else(|| unreadable("there is no prompt"))?;
+                Prompt { tokens, ..first }
+            }
+            _ => return Err(unreadable("prompt is neither text nor tokens")),
+        };
+        Ok((prompt, How::Whole))
+    }
+
+    fn encode(&self, texts: &[(&str, bool)]) -> Result<Prompt, ApiError> {
+        let mut tokens = Vec::new();
+        for (text, add_special_tokens) in texts {
+            tokens.extend(
+                self.codec
+                    .encode(text, *add_special_tokens)
+                    .map_err(unreadable)?,
+            );
+        }
+        Ok(self.chain_of(&tokens))
+    }
+
+    fn chain_of(&self, tokens: &[u32]) -> Prompt {
+        let mut chain = TokenChain::new(self.root, self.reader.block_tokens);
+        chain.extend(tokens);
+        Prompt {
+            tokens: tokens.len() as u64,
+            keys: chain.into_keys(),
+        }
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(&self, span: &Range<usize>) -> Result<T, ApiError> {
+        let bytes = self.body.get(span.clone()).unwrap_or_default();
+        serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))
+    }
+}
+
+fn ids(list: &[Value]) -> Result<Vec<u32>, ApiError> {
+    list.iter()
+        .map(|id| {
+            id.as_u64()
+                .and_then(|id| u32::try_from(id).ok())
+                .ok_or_else(|| unreadable("a token id is no number"))
+        })
+        .collect()
+}
+
+fn unreadable(why: impl Into<String>) -> ApiError {
+    ApiError::invalid("messages", why)
+}

@@ -1,0 +1,143 @@
+//! A gateway on a free port in front of workers that do as they are told.
+
+#[path = "../../http/support/client.rs"]
+#[allow(dead_code, reason = "the other tests use the rest")]
+pub(crate) mod client;
+pub(crate) mod worker;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fleet::{FleetConfig, WorkerSpec, WorkerUrl};
+use forespeak_gateway::placement::{Pool, PoolConfig};
+use forespeak_gateway::tenants::{SaltSecret, Tenants};
+use forespeak_gateway::{
+    Catalog, FleetModel, Gateway, RelayTimeouts, Server, ServerConfig, StopSwitch,
+};
+use routing::Policy;
+use worker::FakeWorker;
+
+pub(crate) const MODEL: &str = "m";
+pub(crate) const CHAT: &str = "/v1/chat/completions";
+pub(crate) const COMPLETIONS: &str = "/v1/completions";
+
+/// What differs between tests.
+pub(crate) struct Setup {
+    pub(crate) timeouts: RelayTimeouts,
+    pub(crate) tenants: Tenants,
+    pub(crate) upstream_name: Option<String>,
+    pub(crate) forwards_priority: bool,
+    pub(crate) api_key: Option<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            timeouts: RelayTimeouts::default(),
+            tenants: Tenants::open(&SaltSecret::from_text("test")),
+            upstream_name: None,
+            forwards_priority: false,
+            api_key: None,
+        }
+    }
+}
+
+/// A running gateway; it ends with the test.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) stop: StopSwitch,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop_now();
+    }
+}
+
+impl Setup {
+    pub(crate) async fn start(self, workers: &[&FakeWorker]) -> Running {
+        let specs = workers.iter().map(|worker| {
+            let mut spec = WorkerSpec::new(WorkerUrl::parse(&worker.url()).unwrap());
+            spec.api_key = self.api_key.as_ref().map(fleet::Secret::new);
+            spec
+        });
+        let mut config = PoolConfig::new(
+            fleet::DEFAULT_POOL,
+            FleetConfig {
+                workers: specs.collect(),
+                ..FleetConfig::default()
+            },
+        );
+        config.policy = Policy::RoundRobin;
+        let pool = Arc::new(Pool::start(config, None).unwrap());
+        let mut model = FleetModel::new(MODEL, Arc::clone(&pool));
+        model.timeouts = self.timeouts;
+        model.upstream_name = self.upstream_name;
+        model.forwards_priority = self.forwards_priority;
+        let catalog = Catalog::new(vec![Arc::new(model)]);
+        let gateway = Arc::new(Gateway::in_front_of(catalog, self.tenants));
+        let server = Server::bind(
+            ServerConfig {
+                listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+                ..ServerConfig::default()
+            },
+            gateway,
+        )
+        .unwrap();
+        let address = server.address();
+        let stop = StopSwitch::new();
+        tokio::spawn(server.run(stop.clone()));
+        let running = Running {
+            address,
+            stop,
+            pool,
+        };
+        eventually("all workers were heard of", || {
+            running.healthy() == workers.len()
+        })
+        .await;
+        running
+    }
+}
+
+impl Running {
+    pub(crate) fn healthy(&self) -> usize {
+        let now = Instant::now();
+        let snapshot = self.pool.snapshot();
+        let workers = snapshot.workers().iter();
+        workers
+            .filter(|worker| worker.condition(now).is_healthy())
+            .count()
+    }
+
+    /// Requests that hold a place at a worker.
+    pub(crate) fn in_flight(&self) -> u32 {
+        let snapshot = self.pool.snapshot();
+        snapshot
+            .workers()
+            .iter()
+            .map(|worker| worker.in_flight())
+            .sum()
+    }
+
+    /// A counter of the metrics page.
+    pub(crate) async fn counter(&self, name: &str) -> f64 {
+        let page = client::get(self.address, "/metrics").await.text();
+        let line = page.lines().find_map(|line| {
+            let value = line.strip_prefix(name)?.rsplit(' ').next()?;
+            value.parse().ok()
+        });
+        line.unwrap_or_else(|| panic!("no {name} in {page}"))
+    }
+}
+
+/// Polls until `condition` holds. Panics after ten seconds.
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(10), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
