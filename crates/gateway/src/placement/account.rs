@@ -1,7 +1,7 @@
 //! The books about one worker.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fleet::Worker;
 use routing::admission::WorkerLedger;
@@ -27,11 +27,13 @@ pub(super) struct Account {
     pub(super) engine_block_tokens: u64,
     /// Prompts with something new in them that were sent there since its last KV event.
     pub(super) unannounced: u32,
+    /// When its events were last known to come in, or it was met.
+    pub(super) events_heard: Duration,
     pub(super) events_missing: bool,
 }
 
 impl Account {
-    pub(super) fn new(worker: Arc<Worker>, epoch: u64) -> Self {
+    pub(super) fn new(worker: Arc<Worker>, epoch: u64, now: Duration) -> Self {
         Self {
             worker,
             epoch,
@@ -43,6 +45,7 @@ impl Account {
             capacity_tokens: None,
             engine_block_tokens: 1,
             unannounced: 0,
+            events_heard: now,
             events_missing: false,
         }
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use protocol::survey::Survey;
 use routing::Priority;
 use tokio::time::Instant;
 
@@ -46,6 +47,35 @@ pub enum PromptSpans {
     },
     /// Anything else: only its size counts.
     Opaque,
+}
+
+impl PromptSpans {
+    /// Of a chat that was surveyed.
+    pub fn chat(survey: &Survey, body: &[u8]) -> Self {
+        let Some(messages) = survey.value("messages") else {
+            return Self::Opaque;
+        };
+        let switch = |name, default| survey.switch(body, name).unwrap_or(default);
+        let continue_final_message = switch("continue_final_message", false);
+        Self::Chat(ChatSpans {
+            messages,
+            tools: survey.value("tools"),
+            template_arguments: survey.value("chat_template_kwargs"),
+            add_generation_prompt: switch("add_generation_prompt", !continue_final_message),
+            continue_final_message,
+            add_special_tokens: switch("add_special_tokens", false),
+        })
+    }
+
+    /// Of a completion that was surveyed.
+    pub fn completion(survey: &Survey, body: &[u8]) -> Self {
+        survey
+            .value("prompt")
+            .map_or(Self::Opaque, |prompt| Self::Completion {
+                prompt,
+                add_special_tokens: survey.switch(body, "add_special_tokens").unwrap_or(true),
+            })
+    }
 }
 
 /// What of a chat decides its prompt.

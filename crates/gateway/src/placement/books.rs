@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleet::health::PanicConfig;
+use fleet::health::{PanicConfig, Standing};
 use fleet::{Snapshot, Worker, WorkerId};
 use routing::admission::{
     Demand, DrainRate, MIN_RETRY, Patience, Pressure, Refusal, RefusalCause, Ticket,
 };
 use routing::index::{Matches, PrefixIndex, Source};
-use routing::{Draw, Policy, Priority, RequestView, WorkerView};
+use routing::{Decision, Draw, Policy, Priority, RequestView, WorkerView};
 
 use super::account::Account;
 use super::chosen::Chosen;
@@ -117,13 +117,13 @@ impl Books {
     pub(super) fn catch_up(&mut self, fleet: &Snapshot, now: Now) {
         for worker in fleet.workers() {
             if worker.spec().pool == self.pool {
-                self.open(worker);
+                self.open(worker, now);
                 self.take_in_metrics(worker, now);
             }
         }
     }
 
-    fn open(&mut self, worker: &Arc<Worker>) {
+    fn open(&mut self, worker: &Arc<Worker>, now: Now) {
         let at = usize::from(worker.id().0);
         if self.accounts.len() <= at {
             self.accounts.resize_with(at + 1, || None);
@@ -135,7 +135,7 @@ impl Books {
         self.index.remove_worker(worker.id());
         self.index
             .set_worker(worker.id(), Source::Expectation, None);
-        let account = Account::new(Arc::clone(worker), self.next_epoch);
+        let account = Account::new(Arc::clone(worker), self.next_epoch, now.since_start);
         self.next_epoch += 1;
         if let Some(slot) = self.accounts.get_mut(at) {
             *slot = Some(account);
@@ -172,9 +172,18 @@ impl Books {
         }
     }
 
+    /// The pool's workers and what each may be given.
+    pub(super) fn standings<'a>(
+        &self,
+        fleet: &'a Snapshot,
+        now: Now,
+    ) -> Vec<(&'a Arc<Worker>, Standing)> {
+        fleet.standings(&self.pool, self.panic, now.instant)
+    }
+
     /// Holds a request against all workers.
     pub(super) fn weigh<'a>(&self, fleet: &'a Snapshot, wanted: &Wanted, now: Now) -> Weighed<'a> {
-        let standings = fleet.standings(&self.pool, self.panic, now.instant);
+        let standings = self.standings(fleet, now);
         let mut workers = Vec::with_capacity(standings.len());
         let mut views = Vec::with_capacity(standings.len());
         let mut largest = 0;
@@ -213,6 +222,12 @@ impl Books {
         }
     }
 
+    /// What would be decided now.
+    pub(super) fn decide(&self, weighed: &Weighed<'_>) -> Option<Decision> {
+        self.policy
+            .decide(&weighed.request(), &weighed.views, self.draw)
+    }
+
     /// Chooses and books; `None` if nobody may get traffic.
     pub(super) fn book(
         &mut self,
@@ -221,8 +236,8 @@ impl Books {
         waited: Duration,
         now: Now,
     ) -> Option<Booking> {
+        let decision = self.decide(&weighed)?;
         let request = weighed.request();
-        let decision = self.policy.decide(&request, &weighed.views, self.draw)?;
         self.draw = Draw {
             turn: self.draw.turn + 1,
             random: scramble(self.draw.random),
@@ -315,7 +330,7 @@ impl Books {
         }
     }
 
-    /// An answer says what it took.
+    /// An answer says what it took. Returns the size of a block, by which a prediction may be off.
     pub(super) fn learn(
         &mut self,
         worker: WorkerId,
@@ -323,19 +338,21 @@ impl Books {
         predicted_cached: u64,
         answers: u32,
         reported: Reported,
-    ) {
+    ) -> u64 {
         if let Some(tokens) = reported.completion_tokens {
             let each = tokens as f64 / f64::from(answers.max(1));
             self.expected_output_tokens += NEW_ANSWER_SHARE * (each - self.expected_output_tokens);
         }
-        let block_tokens = self.index.block_tokens() as u32;
-        if let (Some(account), Some(cached)) = (self.current(worker, epoch), reported.cached_tokens)
-        {
-            let block = u32::try_from(account.engine_block_tokens).unwrap_or(u32::MAX);
-            account
-                .calibration
-                .observe(predicted_cached, cached, block.max(block_tokens));
+        let own = self.index.block_tokens() as u64;
+        let account = self.current(worker, epoch);
+        let block = account
+            .as_ref()
+            .map_or(own, |account| account.engine_block_tokens.max(own));
+        if let (Some(account), Some(cached)) = (account, reported.cached_tokens) {
+            let block = u32::try_from(block).unwrap_or(u32::MAX);
+            account.calibration.observe(predicted_cached, cached, block);
         }
+        block
     }
 
     /// A worker has left the fleet for good.
@@ -346,6 +363,11 @@ impl Books {
         }
     }
 
+    /// How it chooses.
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
+    }
+
     pub(super) fn account(&self, worker: WorkerId) -> Option<&Account> {
         self.accounts.get(usize::from(worker.0))?.as_ref()
     }
@@ -354,9 +376,11 @@ impl Books {
         self.accounts.get_mut(usize::from(worker.0))?.as_mut()
     }
 
-    /// All open books.
-    pub(super) fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.accounts.iter().flatten()
+    /// All open books, with the index that they are about.
+    pub(super) fn accounts_and_index(
+        &mut self,
+    ) -> (impl Iterator<Item = &mut Account>, &mut PrefixIndex) {
+        (self.accounts.iter_mut().flatten(), &mut self.index)
     }
 
     /// The books that a request was booked in, unless the worker has left since.
@@ -377,7 +401,7 @@ impl Books {
     }
 }
 
-fn blocks(tokens: u64, block_tokens: u64) -> u32 {
+pub(super) fn blocks(tokens: u64, block_tokens: u64) -> u32 {
     u32::try_from(tokens / block_tokens.max(1)).unwrap_or(u32::MAX)
 }
 

@@ -7,6 +7,7 @@ use routing::admission::{Patience, QueueLimits};
 use routing::index::DEFAULT_BYTE_CAP;
 use routing::keys::DEFAULT_BLOCK_TOKENS;
 
+use super::metrics::PlacementMetrics;
 use super::recycling::RecyclingConfig;
 
 /// What the memory of prompts takes at most unless configured: the last few thousand chats of ten
@@ -41,6 +42,8 @@ pub struct PoolConfig {
     pub decisions_kept: usize,
     /// When and how workers are restarted; `None`: never.
     pub recycling: Option<RecyclingConfig>,
+    /// Where it counts; pools of one gateway share them.
+    pub metrics: PlacementMetrics,
 }
 
 impl PoolConfig {
@@ -58,6 +61,7 @@ impl PoolConfig {
             memo_bytes: DEFAULT_MEMO_BYTES,
             decisions_kept: DEFAULT_DECISIONS_KEPT,
             recycling: None,
+            metrics: PlacementMetrics::default(),
         }
     }
 }

@@ -13,8 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet::{Attempt, Snapshot, Worker, WorkerId};
+use routing::Decision;
 use routing::admission::{
-    FairQueue, QueueLimits, Refusal, TenantId, Ticket, Verdict, Waiting, admit, turned_away,
+    FairQueue, Pressure, QueueLimits, Refusal, TenantId, Ticket, Verdict, Waiting, admit,
+    turned_away,
 };
 use tokio::sync::oneshot;
 
@@ -94,16 +96,7 @@ impl Desk {
     ) -> Answer {
         self.books.catch_up(fleet, now);
         let weighed = self.books.weigh(fleet, wanted, now);
-        let ahead = self.queue.tokens_ahead_of(wanted.priority);
-        let verdict = admit(
-            wanted.priority,
-            &weighed.pressure(),
-            ahead,
-            &self.books.drain,
-            &self.books.patience,
-            now.since_start,
-        );
-        match verdict {
+        match self.verdict(wanted, &weighed.pressure(), now) {
             Verdict::Admit => match self.books.book(wanted, weighed, Duration::ZERO, now) {
                 Some(booking) => {
                     self.note(&booking);
@@ -117,6 +110,30 @@ impl Desk {
             }
             Verdict::Refuse(refusal) => Answer::Refused(refusal),
         }
+    }
+
+    /// What would become of a request, and where it would go if there were room.
+    pub(super) fn judge(
+        &self,
+        fleet: &Snapshot,
+        wanted: &Wanted,
+        now: Now,
+    ) -> (Verdict, Pressure, Option<Decision>) {
+        let weighed = self.books.weigh(fleet, wanted, now);
+        let pressure = weighed.pressure();
+        let verdict = self.verdict(wanted, &pressure, now);
+        (verdict, pressure, self.books.decide(&weighed))
+    }
+
+    fn verdict(&self, wanted: &Wanted, pressure: &Pressure, now: Now) -> Verdict {
+        admit(
+            wanted.priority,
+            pressure,
+            self.queue.tokens_ahead_of(wanted.priority),
+            &self.books.drain,
+            &self.books.patience,
+            now.since_start,
+        )
     }
 
     fn wait(

@@ -1,14 +1,33 @@
-//! The prefix index hears what workers say about their caches.
+//! The prefix index hears what workers say about their caches, and somebody watches that they do.
+//!
+//! A worker that is configured to send KV events and does not is worse than one without: its cache would
+//! look empty for ever. So silence is noticed, told in the log and by a metric, and until it ends the index
+//! goes by what was sent there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use fleet::{KvChange, KvUpdate, WorkerId};
+use fleet::{KvChange, KvUpdate, Worker, WorkerId};
 use protocol::kv_events::{BlockStored, ExtraKey, KvEvent};
-use routing::index::Stored;
+use routing::index::{Source, Stored};
 use routing::keys::{KeySeed, Root};
 use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
 
+use super::books::{Books, Now, blocks};
 use super::shared::Shared;
+
+/// How often silence is looked for.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a subscriber may be without connection: longer than a restart of ours or a lost packet takes.
+const DISCONNECTED_FOR: Duration = Duration::from_secs(5);
+
+/// Prompts with new blocks after which a worker must have announced something.
+const SILENT_PROMPTS: u32 = 8;
+
+/// And the time for it: a long prefill announces nothing before its first step ends.
+const SILENT_FOR: Duration = Duration::from_secs(30);
 
 /// Takes in what workers say, for as long as anybody speaks.
 pub(super) async fn follow(
@@ -74,5 +93,84 @@ fn root(seed: KeySeed, stored: &BlockStored) -> Root {
     match (first, last) {
         (Some(adapter), Some(salt)) => Root::new(seed, salt, Some(adapter)),
         (salt, _) => Root::new(seed, salt.unwrap_or_default(), None),
+    }
+}
+
+/// Watches that events come, for as long as it is polled.
+pub(super) async fn watch(shared: Arc<Shared>) {
+    let knows_tokens = shared.reader.knows_tokens();
+    let mut ticks = interval(WATCH_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (now, fleet) = (shared.now(), shared.registry().snapshot());
+        let changed = {
+            let mut desk = shared.desk();
+            desk.books.catch_up(&fleet, now);
+            desk.books.look_for_silence(knows_tokens, now)
+        };
+        for (worker, missing) in changed {
+            let (pool, worker) = (&*shared.pool, worker.name());
+            if missing && !knows_tokens {
+                tracing::warn!(
+                    pool,
+                    worker,
+                    "kv events are of no use without the model's tokenizer: name it in the pool's configuration"
+                );
+            } else if missing {
+                tracing::warn!(
+                    pool,
+                    worker,
+                    "kv events are missing: routing to this worker goes by what was sent there; check its --kv-events-config"
+                );
+            } else {
+                tracing::info!(pool, worker, "kv events are coming in");
+            }
+        }
+    }
+}
+
+impl Books {
+    /// Decides for every worker what its cache is known by; returns those whose events went missing or
+    /// came back.
+    fn look_for_silence(&mut self, knows_tokens: bool, now: Now) -> Vec<(Arc<Worker>, bool)> {
+        let mut changed = Vec::new();
+        let (accounts, index) = self.accounts_and_index();
+        for account in accounts {
+            let worker = &account.worker;
+            if worker.spec().events.is_none() || !worker.condition(now.instant).is_healthy() {
+                continue;
+            }
+            let since = |then: Duration| now.since_start.saturating_sub(then);
+            let connected = worker.events.read().connected > 0;
+            if connected {
+                account.events_heard = now.since_start;
+            }
+            let last_event = index
+                .knowledge(worker.id())
+                .and_then(|known| known.last_event);
+            let silent = account.unannounced >= SILENT_PROMPTS
+                && last_event.is_none_or(|last| since(last) > SILENT_FOR);
+            let missing = !knows_tokens || silent || since(account.events_heard) > DISCONNECTED_FOR;
+            if account.events_missing != missing {
+                changed.push((Arc::clone(worker), missing));
+            } else if connected && account.source == Source::Expectation && !missing {
+                changed.push((Arc::clone(worker), false));
+            }
+            account.events_missing = missing;
+            let source = if missing || !connected {
+                Source::Expectation
+            } else {
+                Source::Events
+            };
+            if account.source != source {
+                account.source = source;
+                let block_tokens = index.block_tokens() as u64;
+                let capacity = account.capacity_tokens;
+                let capacity = capacity.map(|tokens| blocks(tokens, block_tokens));
+                index.set_worker(worker.id(), source, capacity);
+            }
+        }
+        changed
     }
 }

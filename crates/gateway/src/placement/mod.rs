@@ -12,8 +12,6 @@
 //! Decisions themselves are `routing`'s, what is known of the workers is `fleet`'s: here they meet a clock,
 //! a lock and tasks.
 
-#![allow(dead_code, reason = "the metrics that show the rest follow")]
-
 mod account;
 mod ask;
 mod books;
@@ -21,6 +19,8 @@ mod chosen;
 mod config;
 mod desk;
 mod events;
+mod explain;
+mod metrics;
 mod outcome;
 #[expect(
     clippy::module_inception,
@@ -31,14 +31,20 @@ mod pool;
 mod reading;
 mod recycling;
 mod refusal;
+mod report;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 pub use ask::{Ask, ChatSpans, PromptSpans};
 pub use chosen::Chosen;
 pub use config::{DEFAULT_DECISIONS_KEPT, DEFAULT_MEMO_BYTES, PoolConfig};
+pub use explain::Explained;
+pub use metrics::PlacementMetrics;
 pub use outcome::{Outcome, Reported};
 pub use placement::Placement;
 pub use pool::Pool;
 pub use recycling::{Hook, RecyclingConfig};
 pub use refusal::refusal_error;
+pub use report::{PoolReport, WorkerReport};
 pub use routing::admission::{Refusal, RefusalCause};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fleet::{Attempt, Worker};
 use routing::admission::Ticket;
+use routing::decision::Reason;
 
 use super::chosen::Chosen;
 use super::desk::Booking;
@@ -39,6 +40,10 @@ impl Held {
             chosen: booking.chosen,
             attempt: Some(booking.attempt),
         }
+    }
+
+    pub(super) fn reason(&self) -> &Reason {
+        &self.chosen.decision.reason
     }
 }
 

@@ -9,17 +9,20 @@ use routing::index::{IndexConfig, PrefixIndex};
 use routing::keys::KeySeed;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use super::ask::Ask;
 use super::books::{Books, Wanted};
 use super::chosen::Chosen;
 use super::config::PoolConfig;
 use super::desk::{Answer, Desk};
-use super::events;
+use super::explain::Explained;
+use super::metrics::Stage;
 use super::placement::{Held, Placement};
-use super::reading::Reader;
+use super::reading::{How, Reader};
+use super::report::PoolReport;
 use super::shared::Shared;
+use super::{events, recycling};
 use crate::worker::Codec;
 
 /// How often those who wait are looked at even if nobody left: new metrics may show room.
@@ -27,9 +30,7 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_millis(100);
 
 /// A pool of workers. Dropping it stops watching them; requests under way are not disturbed.
 pub struct Pool {
-    name: String,
     fleet: Fleet,
-    reader: Reader,
     shared: Arc<Shared>,
     /// Dropping the set ends its tasks.
     _tasks: JoinSet<()>,
@@ -37,7 +38,7 @@ pub struct Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("name", &self.name).finish()
+        write!(f, "Pool({})", self.name())
     }
 }
 
@@ -49,6 +50,7 @@ impl Pool {
     /// If a worker of the configuration cannot be used.
     pub fn start(config: PoolConfig, codec: Option<Arc<dyn Codec>>) -> Result<Self, FleetError> {
         let (fleet, updates) = Fleet::start(config.fleet.clone())?;
+        let name: Arc<str> = Arc::from(config.name.as_str());
         let seed = KeySeed(random());
         let index = PrefixIndex::new(IndexConfig {
             block_tokens: config.block_tokens,
@@ -56,16 +58,23 @@ impl Pool {
             ..IndexConfig::new(seed)
         });
         let books = Books::new(&config, index, random());
-        let desk = Desk::new(books, config.queue, config.decisions_kept);
-        let shared = Arc::new(Shared::new(Arc::clone(fleet.registry()), desk));
-        let reader = Reader::new(codec, seed, config.block_tokens, config.memo_bytes);
+        let shared = Arc::new(Shared::new(
+            Arc::clone(&name),
+            Reader::new(codec, seed, config.block_tokens, config.memo_bytes),
+            config.metrics.meters(&name),
+            Arc::clone(fleet.registry()),
+            Desk::new(books, config.queue, config.decisions_kept),
+        ));
+        config.metrics.show(&shared);
         let mut tasks = JoinSet::new();
         tasks.spawn(events::follow(Arc::clone(&shared), seed, updates));
+        tasks.spawn(events::watch(Arc::clone(&shared)));
         tasks.spawn(look_around(Arc::clone(&shared)));
+        if let Some(recycling) = config.recycling {
+            tasks.spawn(recycling::run(Arc::clone(&shared), recycling));
+        }
         Ok(Self {
-            name: config.name,
             fleet,
-            reader,
             shared,
             _tasks: tasks,
         })
@@ -73,7 +82,7 @@ impl Pool {
 
     /// What it is called.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.shared.pool
     }
 
     /// Its workers and how they are.
@@ -86,15 +95,81 @@ impl Pool {
         self.fleet.snapshot()
     }
 
+    /// The pool as it is now.
+    pub fn report(&self) -> PoolReport {
+        self.shared.report()
+    }
+
+    /// The last decisions, newest first.
+    pub fn decisions(&self) -> Vec<Arc<Chosen>> {
+        self.shared.desk().recent().cloned().collect()
+    }
+
     /// Reads the prompt, admits the request (which may wait its turn), and chooses a worker other than
     /// `avoid`. Dropping the future leaves the line; dropping the placement gives everything back.
     ///
     /// # Errors
     /// If the request cannot be served now, or not at all. No worker has been touched then.
     pub async fn place(&self, ask: &Ask, avoid: &[WorkerId]) -> Result<Placement, Refusal> {
-        let (prompt, _how) = self.reader.read(ask).await;
+        let placed = self.seek(ask, avoid).await;
+        match &placed {
+            Ok(held) => self.shared.meters.placed(held.reason()),
+            Err(refusal) => self.shared.meters.refused(refusal.cause),
+        }
+        placed.map(|held| Placement::new(held, ask.answers))
+    }
+
+    async fn seek(&self, ask: &Ask, avoid: &[WorkerId]) -> Result<Held, Refusal> {
+        let meters = &self.shared.meters;
+        let began = Instant::now();
+        let (wanted, how) = self.read(ask, avoid).await;
+        let read = Instant::now();
+        meters.read(how);
+        meters.took(Stage::Read, read - began);
+        let answer = self.shared.desk().ask(
+            &self.fleet.snapshot(),
+            &wanted,
+            self.shared.at(ask.deadline).since_start,
+            self.shared.at(read),
+        );
+        let decided = Instant::now();
+        meters.took(Stage::Desk, decided - read);
+        match answer {
+            Answer::Booked(booking) => Ok(Held::new(&self.shared, booking)),
+            Answer::Wait {
+                number,
+                word,
+                deadline,
+            } => {
+                let held = self.wait(&wanted, number, word, deadline).await;
+                meters.took(Stage::Wait, decided.elapsed());
+                held
+            }
+            Answer::Refused(refusal) => Err(refusal),
+        }
+    }
+
+    /// What would become of a request now, and why. Nothing is booked.
+    pub async fn explain(&self, ask: &Ask) -> Explained {
+        let (wanted, how) = self.read(ask, &[]).await;
+        let report = self.report();
+        let (now, fleet) = (self.shared.now(), self.fleet.snapshot());
+        let desk = self.shared.desk();
+        let (verdict, pressure, decision) = desk.judge(&fleet, &wanted, now);
+        Explained {
+            prompt_tokens: wanted.prompt.tokens,
+            read: how.word(),
+            verdict,
+            pressure,
+            decision,
+            workers: report.workers,
+        }
+    }
+
+    async fn read(&self, ask: &Ask, avoid: &[WorkerId]) -> (Arc<Wanted>, How) {
+        let (prompt, how) = self.shared.reader.read(ask).await;
         let first_key = prompt.keys.first().map_or(0, |key| key.0);
-        let wanted = Arc::new(Wanted {
+        let wanted = Wanted {
             tenant: Arc::clone(&ask.tenant),
             max_tokens: ask.max_tokens,
             answers: ask.answers,
@@ -102,23 +177,8 @@ impl Pool {
             session: ask.session.unwrap_or(first_key),
             prompt,
             avoid: avoid.to_vec(),
-        });
-        let now = self.shared.now();
-        let latest = self.shared.at(ask.deadline).since_start;
-        let answer = self
-            .shared
-            .desk()
-            .ask(&self.fleet.snapshot(), &wanted, latest, now);
-        let held = match answer {
-            Answer::Booked(booking) => Held::new(&self.shared, booking),
-            Answer::Wait {
-                number,
-                word,
-                deadline,
-            } => self.wait(&wanted, number, word, deadline).await?,
-            Answer::Refused(refusal) => return Err(refusal),
         };
-        Ok(Placement::new(held, ask.answers))
+        (Arc::new(wanted), how)
     }
 
     async fn wait(
@@ -150,11 +210,6 @@ impl Pool {
                 }
             }),
         }
-    }
-
-    /// The last decisions, newest first.
-    pub fn decisions(&self) -> Vec<Arc<Chosen>> {
-        self.shared.desk().recent().cloned().collect()
     }
 }
 

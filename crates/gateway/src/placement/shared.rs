@@ -8,21 +8,54 @@ use tokio::time::Instant;
 
 use super::books::Now;
 use super::desk::{Delivery, Desk};
+use super::metrics::Meters;
 use super::outcome::Reported;
 use super::placement::Held;
+use super::reading::Reader;
+use super::report::PoolReport;
 
 pub(super) struct Shared {
+    pub(super) pool: Arc<str>,
+    pub(super) reader: Reader,
+    pub(super) meters: Meters,
     registry: Arc<Registry>,
     desk: Mutex<Desk>,
     start: Instant,
 }
 
 impl Shared {
-    pub(super) fn new(registry: Arc<Registry>, desk: Desk) -> Self {
+    pub(super) fn new(
+        pool: Arc<str>,
+        reader: Reader,
+        meters: Meters,
+        registry: Arc<Registry>,
+        desk: Desk,
+    ) -> Self {
         Self {
+            pool,
+            reader,
+            meters,
             registry,
             desk: Mutex::new(desk),
             start: Instant::now(),
+        }
+    }
+
+    /// The pool as it is now.
+    pub(super) fn report(&self) -> PoolReport {
+        let (now, fleet) = (self.now(), self.registry.snapshot());
+        let prompt_memory_bytes = self.reader.memory_bytes();
+        let mut desk = self.desk();
+        desk.books.catch_up(&fleet, now);
+        let (waiting_requests, waiting_tokens) = desk.waiting();
+        PoolReport {
+            pool: self.pool.to_string(),
+            policy: desk.books.policy().name(),
+            waiting_requests,
+            waiting_tokens,
+            index: desk.books.index.stats(),
+            prompt_memory_bytes,
+            workers: desk.books.report(&fleet, now),
         }
     }
 
@@ -96,9 +129,13 @@ impl Shared {
         answers: u32,
         reported: Reported,
     ) {
-        self.desk()
-            .books
-            .learn(worker.id(), epoch, predicted_cached, answers, reported);
+        let block =
+            self.desk()
+                .books
+                .learn(worker.id(), epoch, predicted_cached, answers, reported);
+        if let Some(cached) = reported.cached_tokens {
+            self.meters.reported(predicted_cached, cached, block);
+        }
     }
 
     /// Whoever has left in the meantime does not take its booking: it is dropped here, outside the lock,

@@ -17,7 +17,7 @@ use super::read::not_served;
 use super::receive::Received;
 use crate::catalog::FleetModel;
 use crate::gateway::Gateway;
-use crate::placement::{Ask, ChatSpans, PromptSpans};
+use crate::placement::{Ask, PromptSpans};
 use crate::route::Route;
 use crate::tenants::Tenant;
 
@@ -238,26 +238,9 @@ fn session(headers: &HeaderMap, survey: &Survey, body: &[u8]) -> Option<u64> {
 }
 
 fn prompt_spans(route: Route, survey: &Survey, body: &[u8]) -> PromptSpans {
-    let switch = |name, default| survey.switch(body, name).unwrap_or(default);
     match route {
-        Route::Chat => match survey.value("messages") {
-            Some(messages) => PromptSpans::Chat(ChatSpans {
-                messages,
-                tools: survey.value("tools"),
-                template_arguments: survey.value("chat_template_kwargs"),
-                add_generation_prompt: switch("add_generation_prompt", true),
-                continue_final_message: switch("continue_final_message", false),
-                add_special_tokens: switch("add_special_tokens", false),
-            }),
-            None => PromptSpans::Opaque,
-        },
-        Route::Completions => match survey.value("prompt") {
-            Some(prompt) => PromptSpans::Completion {
-                prompt,
-                add_special_tokens: switch("add_special_tokens", true),
-            },
-            None => PromptSpans::Opaque,
-        },
+        Route::Chat => PromptSpans::chat(survey, body),
+        Route::Completions => PromptSpans::completion(survey, body),
         Route::Tokenize | Route::Detokenize | Route::Other(_) => PromptSpans::Opaque,
     }
 }

@@ -127,6 +127,11 @@ static RULES: &[Rule] = &[
     rule("verbosity", SCALAR),
 ];
 
+/// The names of all fields that may pass, for those who must treat each on purpose.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.name)
+}
+
 /// The rule of a field, if it is one of those.
 pub(super) fn rule_of(name: &str) -> Option<&'static Rule> {
     let place = RULES.binary_search_by(|rule| rule.name.cmp(name)).ok()?;

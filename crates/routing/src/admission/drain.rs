@@ -52,6 +52,11 @@ impl DrainRate {
         }
     }
 
+    /// Whether anything was ever given back: before, there is nothing to promise or to refuse by.
+    pub fn is_known(&self) -> bool {
+        self.tokens > 0.0
+    }
+
     /// In whole seconds rounded up, when so many tokens should have been given back.
     pub fn retry_after(&self, missing_tokens: u64, now: Duration) -> Duration {
         let rate = self.tokens_per_second(now);

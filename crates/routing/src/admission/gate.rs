@@ -9,7 +9,7 @@
 //!
 //! "The time until it could go" is what waits ahead of it and what it lacks itself, divided by the rate at which
 //! running requests give tokens back. The same number is the Retry-After of a refusal, so it is as honest as
-//! that rate.
+//! that rate. While nothing was ever given back nobody knows, and a request waits as long as it may.
 
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ pub fn admit(
         return Verdict::Admit;
     }
     let patience = patience.of(priority);
-    if expected > patience && priority != Priority::High {
+    if expected > patience && drain.is_known() && priority != Priority::High {
         return refuse(RefusalCause::TooLong, Some(expected));
     }
     Verdict::Wait {
@@ -306,6 +306,14 @@ mod tests {
             verdict(Priority::High, pressure(0.5, 30_000), 0),
             Verdict::Wait { .. }
         ));
+    }
+
+    #[test]
+    fn before_anything_was_given_back_a_request_waits() {
+        let unknown = DrainRate::default();
+        let (patience, full) = (Patience::default(), pressure(0.5, 30_000));
+        let verdict = admit(Priority::Normal, &full, 0, &unknown, &patience, NOW);
+        assert!(matches!(verdict, Verdict::Wait { .. }), "{verdict:?}");
     }
 
     #[test]

@@ -15,6 +15,8 @@
 
 mod chat;
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
