@@ -45,6 +45,9 @@ pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>, headers: Header
         worker.write_metrics(&mut text);
     }
     gateway.metrics.encode(&mut text);
+    if !gateway.catalog().is_empty() {
+        gateway.placement_metrics().encode(&mut text);
+    }
     text.push_str("# EOF\n");
     let wants_openmetrics = headers
         .get(header::ACCEPT)

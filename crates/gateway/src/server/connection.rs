@@ -26,14 +26,14 @@ const HEADER_BYTES: usize = 64 << 10;
 /// Concurrent requests on one HTTP/2 connection.
 const HTTP2_STREAMS: u32 = 256;
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     router: Router,
     header_timeout: Duration,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, router: Router, header_timeout: Duration) -> Self {
+    pub(crate) fn new(stream: TcpStream, router: Router, header_timeout: Duration) -> Self {
         Self {
             stream,
             router,
@@ -42,7 +42,7 @@ impl Connection {
     }
 
     /// Serves until the peer leaves, dawdles, or `stop` is pulled.
-    pub(super) async fn serve(self, stop: StopSwitch) {
+    pub(crate) async fn serve(self, stop: StopSwitch) {
         tune(&self.stream);
         let heard = Arc::new(AtomicBool::new(false));
         let service = HearingService {
