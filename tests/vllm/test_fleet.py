@@ -67,17 +67,6 @@ def chat(client, subject: str, pause=lambda: None) -> list[Turn]:
     return turns
 
 
-def until_idle(gateway) -> None:
-    """Until the workers were looked at once more and were at rest: whoever reads an answer takes longer than that."""
-    since = time.monotonic()
-    while True:
-        waited = time.monotonic() - since
-        assert waited < 60, gateway.workers()
-        if all(worker["metrics_age"] < waited and not worker["running"] for worker in gateway.workers()):
-            return
-        time.sleep(0.05)
-
-
 def test_every_metric_name_that_is_read_exists(workers):
     names = (ROOT / "crates/fleet/src/observe/names.rs").read_text()
     listed = names[names.index("const VLLM: &[Name]") : names.index("const SGLANG: &[Name]")]
@@ -107,7 +96,7 @@ def test_both_workers_write_what_llama_cpp_writes(workers):
 
 
 def test_a_growing_chat_stays_where_its_prefix_is(client, gateway):
-    turns = chat(client, "Kubernetes", lambda: until_idle(gateway))
+    turns = chat(client, "Kubernetes", gateway.until_idle)
     assert len({turn.worker for turn in turns}) == 1, [turn.worker for turn in turns]
     cached = [turn.reported for turn in turns]
     assert cached == sorted(cached) and cached[-1] > cached[1] > 0, cached
