@@ -108,6 +108,15 @@ impl Record {
         self.gateway.traffic.generated(self.usage.completion_tokens);
     }
 
+    /// Notes what was relayed to a client that left.
+    pub(crate) fn broken_off(&mut self, prompt_tokens: u64, pieces: u64) {
+        let report = Report {
+            prompt_tokens: Some(prompt_tokens),
+            ..Report::default()
+        };
+        self.relayed(CLIENT_LEFT, report, pieces);
+    }
+
     pub(crate) fn answered(&mut self) {
         self.status = 200;
     }
@@ -130,6 +139,7 @@ impl Drop for Record {
                 route: self.route.path(),
                 status: u32::from(self.status),
             },
+            self.first_token,
             took,
         );
         tracing::info!(

@@ -32,7 +32,7 @@ impl<'a> Fields<'a> {
         &self,
         name: &'static str,
     ) -> Result<Option<T>, ApiError> {
-        match self.0.get(name) {
+        match self.get(name) {
             None => Ok(None),
             Some(raw) => serde_json::from_str(raw.get()).map_err(|error| {
                 ApiError::invalid(name, format!("{name}: {}", without_position(&error)))
@@ -56,11 +56,29 @@ impl<'a> Fields<'a> {
 
     /// The field as it was written, or `None` when it is absent or `null`.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a str> {
-        self.0
-            .get(name)
+        self.get(name)
             .map(|raw| raw.get())
             .filter(|text| *text != "null")
     }
+
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        #[cfg(test)]
+        ASKED.with_borrow_mut(|asked| asked.insert(name.to_owned()));
+        self.0.get(name).copied()
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    static ASKED: std::cell::RefCell<std::collections::BTreeSet<String>> = Default::default();
+}
+
+/// The names of all fields that `read` asks for.
+#[cfg(test)]
+pub(crate) fn names_asked_for(read: impl FnOnce()) -> std::collections::BTreeSet<String> {
+    ASKED.take();
+    read();
+    ASKED.take()
 }
 
 /// Positions count from the start of the field, which would mislead.

@@ -27,6 +27,7 @@ pub mod kv_events;
 pub mod limits;
 pub mod logprobs;
 pub mod models;
+pub mod names;
 pub mod sampling;
 pub mod sse;
 pub mod stream;

@@ -41,6 +41,7 @@ static RULES: &[Rule] = &[
     rule("cache_salt", SCALAR),
     rule("chat_template_kwargs", SMALL),
     rule("continue_final_message", SCALAR),
+    rule("data", BODY),
     rule("dimensions", SCALAR),
     rule("documents", BODY),
     rule("echo", SCALAR),
@@ -62,6 +63,7 @@ static RULES: &[Rule] = &[
     rule("include_stop_str_in_output", SCALAR),
     rule("input", BODY),
     rule("instructions", BODY),
+    rule("items", BODY),
     rule("length_penalty", SCALAR),
     rule("logit_bias", SMALL),
     rule("logprobs", SCALAR),
@@ -84,6 +86,7 @@ static RULES: &[Rule] = &[
     rule("prompt", BODY),
     rule("prompt_cache_key", SCALAR),
     rule("prompt_logprobs", SCALAR),
+    rule("queries", BODY),
     rule("query", BODY),
     rule("reasoning", SMALL),
     rule("reasoning_effort", SCALAR),
@@ -101,6 +104,7 @@ static RULES: &[Rule] = &[
     rule("skip_special_tokens", SCALAR),
     rule("spaces_between_special_tokens", SCALAR),
     rule("stop", SMALL),
+    rule("stop_sequences", SMALL),
     rule("stop_token_ids", SMALL),
     rule("store", SCALAR),
     rule("stream", SCALAR),
@@ -108,10 +112,13 @@ static RULES: &[Rule] = &[
     rule("structural_tag", SCHEMA),
     rule("structured_outputs", SCHEMA),
     rule("suffix", BODY),
+    rule("system", BODY),
+    rule("task", SCALAR),
     rule("temperature", SCALAR),
     rule("text", SCHEMA),
     rule("text_1", BODY),
     rule("text_2", BODY),
+    rule("thinking", SCALAR),
     rule("thinking_token_budget", SCALAR),
     rule("tokens", BODY),
     rule("tool_choice", SMALL),
@@ -122,10 +129,16 @@ static RULES: &[Rule] = &[
     rule("top_p", SCALAR),
     rule("truncate_prompt_tokens", SCALAR),
     rule("truncation", SCALAR),
+    rule("use_activation", SCALAR),
     rule("use_beam_search", SCALAR),
     rule("user", SCALAR),
     rule("verbosity", SCALAR),
 ];
+
+/// The names of all fields that may pass, for those who must treat each on purpose.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.name)
+}
 
 /// The rule of a field, if it is one of those.
 pub(super) fn rule_of(name: &str) -> Option<&'static Rule> {

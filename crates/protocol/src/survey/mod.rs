@@ -43,6 +43,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{ApiError, ErrorKind};
 use crate::limits::{MAX_CHOICES, MAX_MESSAGES, MAX_N, MAX_NAME_BYTES, MAX_PROMPTS};
 pub use edits::{Edits, Pieces};
+pub use fields::names;
 use fields::{Rule, rule_of};
 use scan::{Flaw, Scanner, Text, Value};
 pub use scan::{Kind, MAX_DEPTH, MAX_NUMBER_BYTES};
