@@ -122,6 +122,7 @@ pub(crate) fn pool_config(
         },
         workers: workers(pool)?,
         file: pool.file.as_ref().map(|path| path.display().to_string()),
+        file_pool: pool.name.clone(),
         dns: pool
             .dns
             .iter()
