@@ -235,6 +235,14 @@ impl TryFrom<String> for WorkerUrl {
     }
 }
 
+impl std::str::FromStr for WorkerUrl {
+    type Err = FleetError;
+
+    fn from_str(url: &str) -> Result<Self, FleetError> {
+        Self::parse(url)
+    }
+}
+
 impl fmt::Display for WorkerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}{}", self.authority(), self.prefix)

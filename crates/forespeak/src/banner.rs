@@ -3,8 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::size::ByteSize;
-
 /// What this process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -15,45 +13,29 @@ pub(crate) enum Role {
 /// Everything a person wants to know at the start.
 #[derive(Debug)]
 pub(crate) struct Banner {
-    pub(crate) role: Role,
-    pub(crate) model_name: String,
-    pub(crate) model_summary: String,
-    pub(crate) compute: String,
-    pub(crate) kv_tokens: usize,
-    pub(crate) kv_bytes: ByteSize,
-    pub(crate) kv_dtype: &'static str,
-    pub(crate) max_model_len: usize,
+    /// What it does, after name and version.
+    pub(crate) title: String,
+    /// What else there is to know, each with its label.
+    pub(crate) lines: Vec<(&'static str, String)>,
     pub(crate) address: SocketAddr,
+    /// The model to ask for, where one must be named.
+    pub(crate) ask_for: Option<String>,
     pub(crate) needs_key: bool,
     pub(crate) chats: bool,
-    pub(crate) kv_events: Option<String>,
-    pub(crate) drafts: String,
 }
 
 impl fmt::Display for Banner {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let doing = match self.role {
-            Role::Server => "serves",
-            Role::Worker => "is a worker for",
-        };
         writeln!(
             out,
-            "forespeak {} {doing} {}",
+            "forespeak {} {}",
             env!("CARGO_PKG_VERSION"),
-            self.model_name
+            self.title
         )?;
-        writeln!(out, "  model      {}", self.model_summary)?;
-        writeln!(out, "  compute    {}", self.compute)?;
-        writeln!(
-            out,
-            "  KV cache   {} tokens in {} ({}), {} tokens a request at most",
-            self.kv_tokens, self.kv_bytes, self.kv_dtype, self.max_model_len
-        )?;
-        writeln!(out, "  drafts     {}", self.drafts)?;
-        if let Some(endpoint) = &self.kv_events {
-            writeln!(out, "  KV events  {endpoint}")?;
+        for (label, text) in &self.lines {
+            writeln!(out, "  {label:<10} {text}")?;
         }
-        writeln!(out, "  address    http://{}", self.address)?;
+        writeln!(out, "  {:<10} http://{}", "address", self.address)?;
         writeln!(out)?;
         writeln!(out, "{}", self.curl())
     }
@@ -66,31 +48,35 @@ impl Banner {
         } else {
             ""
         };
+        let model = self
+            .ask_for
+            .as_ref()
+            .map(|name| format!("\"model\": \"{name}\", "))
+            .unwrap_or_default();
         let (path, body) = if self.chats {
             (
                 "/v1/chat/completions",
-                r#"{"messages": [{"role": "user", "content": "What is a Kubernetes Pod?"}]}"#,
+                r#""messages": [{"role": "user", "content": "What is a Kubernetes Pod?"}]"#,
             )
         } else {
             (
                 "/v1/completions",
-                r#"{"prompt": "A Kubernetes Pod is", "max_tokens": 64}"#,
+                r#""prompt": "A Kubernetes Pod is", "max_tokens": 64"#,
             )
         };
         format!(
-            "  curl http://{}{path} -H 'content-type: application/json'{key} \\\n    -d '{body}'",
-            self.reachable_address()
+            "  curl http://{}{path} -H 'content-type: application/json'{key} \\\n    -d '{{{model}{body}}}'",
+            reachable(self.address)
         )
     }
+}
 
-    /// "All addresses" is no address to send to.
-    fn reachable_address(&self) -> SocketAddr {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
-        }
-        address
+/// "All addresses" is no address to send to.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
+    address
 }
 
 #[cfg(test)]
@@ -99,19 +85,12 @@ mod tests {
 
     fn banner() -> Banner {
         Banner {
-            role: Role::Server,
-            model_name: "m".into(),
-            model_summary: "llama".into(),
-            compute: "2 threads".into(),
-            kv_tokens: 1024,
-            kv_bytes: ByteSize(1 << 20),
-            kv_dtype: "f16",
-            max_model_len: 512,
+            title: "serves m".into(),
+            lines: vec![("model", "llama".into())],
             address: SocketAddr::from(([0, 0, 0, 0], 80)),
+            ask_for: None,
             needs_key: true,
             chats: true,
-            kv_events: None,
-            drafts: "off".into(),
         }
     }
 
@@ -126,6 +105,7 @@ mod tests {
         let plain = Banner {
             needs_key: false,
             chats: false,
+            ask_for: Some("m".into()),
             ..banner()
         };
         let text = plain.to_string();
@@ -133,5 +113,6 @@ mod tests {
             text.contains("/v1/completions") && !text.contains("Bearer"),
             "{text}"
         );
+        assert!(text.contains(r#"{"model": "m", "prompt""#), "{text}");
     }
 }

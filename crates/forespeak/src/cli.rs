@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fleet::WorkerUrl;
+use routing::Policy;
 use speculation::{Drafters, LawSpec};
 
 use crate::size::ByteSize;
 
-/// Serves language models on this machine, as OpenAI's clients expect it.
+/// Serves language models, as OpenAI's clients expect it: on this machine, or from a fleet of workers.
 #[derive(Debug, Parser)]
 #[command(name = "forespeak", version, arg_required_else_help = true)]
 #[command(
@@ -24,9 +26,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Load a model and answer requests
+    /// Answer requests: with a model on this machine, or from workers elsewhere
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeOptions>),
+    /// Say whether a configuration and its workers are in order, and what to do if not
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Box<CheckOptions>),
+    /// Say where a request would go, and why there; nothing is sent
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Box<ExplainOptions>),
     /// The same engine alone, as a worker for a gateway elsewhere
     #[command(after_help = ENGINE_EXAMPLES)]
     Engine(Box<ServeOptions>),
@@ -47,7 +55,32 @@ const SERVE_EXAMPLES: &str = "Examples:
   forespeak serve --kv-cache-memory 2GiB --kv-dtype int8
       more conversations in the same memory
   forespeak serve --model target.gguf --draft small.gguf
-      the small model guesses ahead, the other one verifies: the same text, sooner";
+      the small model guesses ahead, the other one verifies: the same text, sooner
+  forespeak serve --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000
+      a gateway in front of two vLLM servers; model names are learnt from them
+  forespeak serve --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000 \\
+      --tokenizer ./Llama-3.1-8B --worker-kv-events tcp://{host}:5557
+      the same, knowing token by token what each of them has cached
+  forespeak serve --config forespeak.toml
+      several pools, tenants, limits: `forespeak check --example` prints a file to begin with";
+
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  forespeak explain request.json --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000
+      every worker with the terms of its score, the chosen one, and one sentence
+  forespeak explain request.json --config forespeak.toml --tenant acme --json
+      the same for programs, as one of the tenants";
+
+const CHECK_EXAMPLES: &str = "Examples:
+  forespeak check --config forespeak.toml
+      the file, and every worker in it
+  forespeak check --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000
+      two workers, without a file
+  forespeak check --schema > forespeak.schema.json
+      for editors that complete and check TOML
+  forespeak check --example > forespeak.toml
+      a file to begin with, every key explained
+
+Ends with status 0 if nothing failed, 1 otherwise; warnings do not count.";
 
 const ENGINE_EXAMPLES: &str = "Examples:
   forespeak engine --model model.gguf --listen 0.0.0.0:8000
@@ -65,10 +98,12 @@ const BENCH_EXAMPLES: &str = "Examples:
   forespeak bench --workload mooncake --trace conversation_trace.jsonl --speed 2 --token-ids
       recorded traffic, twice as fast";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) http: HttpOptions,
+    #[command(flatten)]
+    pub(crate) fleet: FleetOptions,
     #[command(flatten)]
     pub(crate) model: ModelOptions,
     #[command(flatten)]
@@ -88,26 +123,96 @@ pub(crate) struct ServeOptions {
     pub(crate) log_format: LogFormat,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct HttpOptions {
-    /// Where to listen; port 0 takes a free one
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1:8080",
-        env = "FORESPEAK_LISTEN"
-    )]
-    pub(crate) listen: SocketAddr,
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", env = "FORESPEAK_LISTEN")]
+    pub(crate) listen: Option<SocketAddr>,
     /// A file with one API key a line; without it everyone who reaches the address may ask
     #[arg(long, value_name = "FILE", env = "FORESPEAK_API_KEY_FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// How long running answers may take to finish after SIGTERM; a second signal ends at once
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, env = "FORESPEAK_DRAIN_TIMEOUT")]
-    pub(crate) drain_timeout: Duration,
+    /// How long running answers may take to finish after SIGTERM; a second signal ends at once [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, env = "FORESPEAK_DRAIN_TIMEOUT")]
+    pub(crate) drain_timeout: Option<Duration>,
+    /// Where operators come in, such as 127.0.0.1:8081: workers, decisions, reload [default: off]
+    #[arg(long, value_name = "ADDRESS", env = "FORESPEAK_ADMIN_LISTEN")]
+    pub(crate) admin_listen: Option<SocketAddr>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Workers elsewhere (instead of a model here)")]
+pub(crate) struct FleetOptions {
+    /// A configuration file; flags beside it win. SIGHUP reads it again
+    #[arg(long, value_name = "FILE", env = "FORESPEAK_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The address of a worker, such as http://10.0.0.1:8000; may be repeated
+    #[arg(
+        long,
+        value_name = "URL",
+        value_delimiter = ',',
+        conflicts_with = "config",
+        env = "FORESPEAK_WORKER"
+    )]
+    pub(crate) worker: Vec<WorkerUrl>,
+    /// How a worker is chosen: round_robin, least_loaded, sticky, prefix, lmetric or fit [default: fit]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "worker",
+        env = "FORESPEAK_POLICY"
+    )]
+    pub(crate) policy: Option<Policy>,
+    /// The workers' tokenizer and chat template: a Hugging Face folder, its tokenizer.json, or a GGUF file. Without it
+    /// prompts are compared as text
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "worker",
+        env = "FORESPEAK_TOKENIZER"
+    )]
+    pub(crate) tokenizer: Option<PathBuf>,
+    /// Where each worker publishes its KV events, such as tcp://{host}:5557; {host} stands for the worker's host
+    #[arg(
+        long,
+        value_name = "ENDPOINT",
+        requires = "worker",
+        env = "FORESPEAK_WORKER_KV_EVENTS"
+    )]
+    pub(crate) worker_kv_events: Option<String>,
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExplainOptions {
+    /// The body of the request, as JSON; - reads it from standard input
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: PathBuf,
+    #[command(flatten)]
+    pub(crate) fleet: FleetOptions,
+    /// Which pool [default: the one that serves the request's model, or the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pool: Option<String>,
+    /// As whose request [default: the first tenant]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    #[command(flatten)]
+    pub(crate) fleet: FleetOptions,
+    /// Print the JSON schema of the configuration file, and nothing else
+    #[arg(long, conflicts_with_all = ["config", "worker", "example"])]
+    pub(crate) schema: bool,
+    /// Print a configuration file to begin with, and nothing else
+    #[arg(long, conflicts_with_all = ["config", "worker"])]
+    pub(crate) example: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelOptions {
     /// A GGUF file or a Hugging Face folder [default: the bundled model]
@@ -132,7 +237,7 @@ pub(crate) struct ModelOptions {
     pub(crate) max_model_len: Option<usize>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineOptions {
     /// Threads that compute [default: physical cores]
@@ -162,7 +267,7 @@ pub(crate) struct EngineOptions {
     pub(crate) no_prefix_caching: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Speculation (faster, never another text)")]
 pub(crate) struct SpeculationOptions {
     /// A small model that drafts for the other, with the same tokenizer [default: the bundled one, if
@@ -195,7 +300,7 @@ impl SpeculationOptions {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "KV events (vLLM's encoding, over ZMQ)")]
 pub(crate) struct KvEventOptions {
     /// Publish changes of the prefix cache, such as tcp://127.0.0.1:5557 [default: off]
@@ -315,15 +420,38 @@ mod tests {
         assert_eq!(options.engine.kv_cache_memory, Some(ByteSize(2 << 30)));
         assert_eq!(options.engine.kv_dtype, KvDtype::Int8);
         assert_eq!(options.model.quantize, Some(QuantizeTo::Q4K));
-        assert_eq!(options.http.drain_timeout, Duration::from_millis(2500));
+        assert_eq!(
+            options.http.drain_timeout,
+            Some(Duration::from_millis(2500))
+        );
         assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
         assert_eq!(options.speculation.drafters(), Drafters::Model);
         assert_eq!(options.speculation.speculation, LawSpec::Fixed(3));
     }
 
     #[test]
+    fn workers_are_named_one_by_one() {
+        let arguments = "forespeak serve --worker http://a:1 --worker http://b:2 --policy lmetric";
+        let cli = Cli::try_parse_from(arguments.split(' ')).unwrap();
+        let Command::Serve(options) = cli.command else {
+            panic!("not serve");
+        };
+        let urls: Vec<_> = options
+            .fleet
+            .worker
+            .iter()
+            .map(WorkerUrl::to_string)
+            .collect();
+        assert_eq!(urls, ["http://a:1", "http://b:2"]);
+        assert_eq!(options.fleet.policy, Some(Policy::Lmetric));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for arguments in [
+            ["serve", "--worker", "https://a"],
+            ["serve", "--policy", "fit"],
+            ["check", "--worker", "a:8000"],
             ["serve", "--threads", "0"],
             ["serve", "--listen", "here"],
             ["serve", "--kv-cache-memory", "lots"],

@@ -1,6 +1,5 @@
 //! One binary: gateway and engine. One module per command.
 
-#[cfg(feature = "engine")]
 mod banner;
 #[cfg(feature = "engine")]
 mod bundled;
@@ -11,13 +10,13 @@ mod load;
 mod logging;
 #[cfg(feature = "engine")]
 mod machine;
-#[cfg(feature = "engine")]
+mod settings;
 mod signals;
 mod size;
 #[cfg(feature = "engine")]
 mod sizing;
-#[cfg(feature = "engine")]
 mod status_line;
+mod wiring;
 
 use std::process::ExitCode;
 
@@ -29,7 +28,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(match &cli.command {
         Command::Serve(options) | Command::Engine(options) => options.log_format,
-        Command::Bench(_) => LogFormat::default(),
+        Command::Bench(_) | Command::Check(_) | Command::Explain(_) => LogFormat::default(),
     });
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,15 +41,10 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), String> {
     match command {
-        #[cfg(feature = "engine")]
-        Command::Serve(options) => commands::serve(&options).map_err(|error| error.to_string()),
-        #[cfg(feature = "engine")]
-        Command::Engine(options) => commands::engine(&options).map_err(|error| error.to_string()),
-        #[cfg(not(feature = "engine"))]
-        Command::Serve(_) | Command::Engine(_) => Err(
-            "this binary was built without the engine; build it with `--features engine`"
-                .to_owned(),
-        ),
+        Command::Serve(options) => commands::serve(options).map_err(|error| error.to_string()),
+        Command::Engine(options) => commands::engine(options).map_err(|error| error.to_string()),
+        Command::Check(options) => commands::check(&options).map_err(|error| error.to_string()),
+        Command::Explain(options) => commands::explain(&options).map_err(|error| error.to_string()),
         Command::Bench(options) => commands::bench(&options).map_err(|error| error.to_string()),
     }
 }

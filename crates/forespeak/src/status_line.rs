@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Worker};
+use gateway::{Gateway, Load};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -17,7 +17,7 @@ pub(crate) async fn report(gateway: Arc<Gateway>) {
         let now = (traffic.prompt_tokens(), traffic.completion_tokens());
         let seconds = since.elapsed().as_secs_f64();
         since = Instant::now();
-        let load = gateway.worker().map(Worker::load).unwrap_or_default();
+        let load = load(&gateway);
         if now != before || load.running > 0 {
             tracing::info!(
                 target: "forespeak::status",
@@ -31,4 +31,18 @@ pub(crate) async fn report(gateway: Arc<Gateway>) {
         }
         before = now;
     }
+}
+
+/// What is running and waiting here and elsewhere; the cache is that of the fullest worker.
+fn load(gateway: &Gateway) -> Load {
+    let mut load = gateway.worker().map(|own| own.load()).unwrap_or_default();
+    for model in gateway.catalog().models() {
+        let report = model.pool.report();
+        load.waiting += report.waiting_requests;
+        for worker in &report.workers {
+            load.running += worker.in_flight as usize;
+            load.kv_cache_usage = load.kv_cache_usage.max(worker.kv_usage.unwrap_or(0.0));
+        }
+    }
+    load
 }

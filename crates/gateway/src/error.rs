@@ -14,6 +14,14 @@ pub enum GatewayError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The admin API would be open to others.
+    #[error(
+        "the admin api does not listen on {address} without a key; set [admin] key, or listen on 127.0.0.1"
+    )]
+    OpenAdmin {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
     /// The file of keys cannot be read.
     #[error("cannot read the api keys from {}: {source}", path.display())]
     ReadKeys {

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use crate::catalog::Catalog;
 use crate::metrics::HttpMetrics;
+use crate::placement::PlacementMetrics;
 use crate::relay::Relay;
 use crate::tenants::{Tenant, Tenants};
 use crate::traffic::Traffic;
@@ -47,6 +48,7 @@ pub struct Gateway {
     embedded: Option<Arc<Embedded>>,
     catalog: ArcSwap<Catalog>,
     pub(crate) relay: Relay,
+    placement: PlacementMetrics,
     tenants: ArcSwap<Tenants>,
     pub(crate) metrics: HttpMetrics,
     pub(crate) traffic: Traffic,
@@ -73,6 +75,7 @@ impl Gateway {
             catalog: ArcSwap::from_pointee(catalog),
             tenants: ArcSwap::from_pointee(tenants),
             metrics: HttpMetrics::new(&relay.metrics),
+            placement: PlacementMetrics::default(),
             relay,
             traffic: Traffic::default(),
             created: unix_seconds(),
@@ -87,6 +90,11 @@ impl Gateway {
 
     pub(crate) fn embedded(&self) -> Option<&Arc<Embedded>> {
         self.embedded.as_ref()
+    }
+
+    /// Where the pools in this gateway's catalog are to count.
+    pub fn placement_metrics(&self) -> &PlacementMetrics {
+        &self.placement
     }
 
     /// The models that workers elsewhere serve.

@@ -5,6 +5,7 @@
 //! of KV events. Whatever generates is behind the [`Worker`] trait; whatever turns text into tokens is
 //! behind [`Codec`]. In front of a fleet of such servers, [`placement`] says which of them gets a request.
 
+pub mod admin;
 mod answer;
 mod catalog;
 mod convert;

@@ -13,6 +13,7 @@
 //! [`Record`] writes one log line.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -29,17 +30,21 @@ use crate::routes::{detokenize, no_such_path, tokenize as tokenize_for};
 use crate::stages::{
     Dispatched, Form, Read, Server, dispatch, identify, prepare, read, receive, tokenize, validate,
 };
+use crate::tenants::tell_allowances;
 
 /// Answers a request.
 pub(crate) async fn serve(gateway: Arc<Gateway>, route: Route, request: Request<Body>) -> Response {
     let received = receive(route, request);
     let id = Arc::clone(&received.id);
     let mut record = Record::new(Arc::clone(&gateway), route, Arc::clone(&id));
+    let mut tenant = None;
 
     let begun = async {
         let identified = identify(&gateway, received)?;
-        record.identified(&identified.tenant);
+        tenant = Some(Arc::clone(&identified.tenant));
+        record.enter(&identified.tenant)?;
         let read = read(&gateway, identified).await?;
+        record.reserve(read.likely_tokens())?;
         match read.server {
             Server::Engine(ref own) => begin_here(&Arc::clone(own), route, read).await,
             Server::Fleet { model, survey } => {
@@ -63,7 +68,11 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, route: Route, request: Request<
             http_io::refuse(&error)
         }
     };
-    with_id(response, &id)
+    let mut response = with_id(response, &id);
+    if let Some(tenant) = tenant {
+        tell_allowances(&tenant.allowances(Instant::now()), response.headers_mut());
+    }
+    response
 }
 
 /// A request that was taken.

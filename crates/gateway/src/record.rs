@@ -12,7 +12,7 @@ use crate::gateway::Gateway;
 use crate::metrics::Outcome;
 use crate::relay::Report;
 use crate::route::Route;
-use crate::tenants::Tenant;
+use crate::tenants::{Pass, Tenant};
 
 /// nginx's status for a client that left before it was answered.
 const CLIENT_LEFT: u16 = 499;
@@ -22,6 +22,8 @@ pub(crate) struct Record {
     route: Route,
     id: Arc<str>,
     tenant: Option<Arc<Tenant>>,
+    /// What the request may take of its tenant's limits.
+    pass: Option<Pass>,
     arrived: Instant,
     first_token: Option<Duration>,
     pub(crate) usage: Usage,
@@ -38,6 +40,7 @@ impl Record {
             route,
             id,
             tenant: None,
+            pass: None,
             arrived: Instant::now(),
             first_token: None,
             usage: Usage::default(),
@@ -47,9 +50,19 @@ impl Record {
         }
     }
 
-    /// Notes whose request it is.
-    pub(crate) fn identified(&mut self, tenant: &Arc<Tenant>) {
+    /// Notes whose request it is, if its tenant's limits allow one more.
+    pub(crate) fn enter(&mut self, tenant: &Arc<Tenant>) -> Result<(), ApiError> {
         self.tenant = Some(Arc::clone(tenant));
+        self.pass = Some(tenant.enter(Instant::now())?);
+        Ok(())
+    }
+
+    /// Sets aside what the request may take of its tenant's tokens. What it took is settled at its end.
+    pub(crate) fn reserve(&mut self, tokens: u64) -> Result<(), ApiError> {
+        match &mut self.pass {
+            Some(pass) => pass.reserve(tokens, Instant::now()),
+            None => Ok(()),
+        }
     }
 
     /// Notes a prompt that was read.
@@ -95,6 +108,15 @@ impl Record {
         self.gateway.traffic.generated(self.usage.completion_tokens);
     }
 
+    /// Notes what was relayed to a client that left.
+    pub(crate) fn broken_off(&mut self, prompt_tokens: u64, pieces: u64) {
+        let report = Report {
+            prompt_tokens: Some(prompt_tokens),
+            ..Report::default()
+        };
+        self.relayed(CLIENT_LEFT, report, pieces);
+    }
+
     pub(crate) fn answered(&mut self) {
         self.status = 200;
     }
@@ -107,12 +129,17 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
+        if let Some(pass) = &mut self.pass {
+            let used = self.usage.prompt_tokens + self.usage.completion_tokens;
+            pass.settle(used as u64, Instant::now());
+        }
         let took = self.arrived.elapsed();
         self.gateway.metrics.finished(
             Outcome {
                 route: self.route.path(),
                 status: u32::from(self.status),
             },
+            self.first_token,
             took,
         );
         tracing::info!(

@@ -6,6 +6,24 @@ pub const REQUEST_ID: &str = "x-request-id";
 /// Seconds after which a refused request may be sent again.
 pub const RETRY_AFTER: &str = "retry-after";
 
+/// Requests per minute that the tenant may send.
+pub const RATE_LIMIT_REQUESTS: &str = "x-ratelimit-limit-requests";
+
+/// Of these, what is left.
+pub const RATE_REMAINING_REQUESTS: &str = "x-ratelimit-remaining-requests";
+
+/// When all of them are there again.
+pub const RATE_RESET_REQUESTS: &str = "x-ratelimit-reset-requests";
+
+/// Tokens per minute that the tenant may use.
+pub const RATE_LIMIT_TOKENS: &str = "x-ratelimit-limit-tokens";
+
+/// Of these, what is left.
+pub const RATE_REMAINING_TOKENS: &str = "x-ratelimit-remaining-tokens";
+
+/// When all of them are there again.
+pub const RATE_RESET_TOKENS: &str = "x-ratelimit-reset-tokens";
+
 /// How urgent a request is: `low`, `normal` or `high`.
 pub const PRIORITY: &str = "x-forespeak-priority";
 

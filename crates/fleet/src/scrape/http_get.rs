@@ -18,35 +18,43 @@ const KEEP_IDLE: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum GetError {
+pub enum GetError {
+    /// Nobody is there.
     #[error("no connection: {0}")]
     Unreachable(hyper_util::client::legacy::Error),
+    /// Somebody was there.
     #[error("the connection broke: {0}")]
     Broken(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing came.
     #[error("no answer in time")]
     TimedOut,
+    /// More came than is read.
     #[error("the answer is over {0} bytes")]
     TooLarge(usize),
+    /// The path is no path.
     #[error("the address cannot be built")]
     Address,
 }
 
 /// An answer.
-pub(super) struct Page {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub struct Page {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// All of the body.
+    pub body: Bytes,
 }
 
 /// Gets pages from one worker.
-pub(super) struct Getter {
+pub struct Getter {
     client: Client<HttpConnector, Empty<Bytes>>,
     bearer: Option<Secret>,
 }
 
 impl Getter {
     /// `keep` says whether a connection serves more than one request.
-    pub(super) fn new(connect_timeout: Duration, keep: bool, bearer: Option<Secret>) -> Self {
+    pub fn new(connect_timeout: Duration, keep: bool, bearer: Option<Secret>) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(connect_timeout));
         connector.set_nodelay(true);
@@ -61,7 +69,10 @@ impl Getter {
     }
 
     /// One GET, its body included. Dropping the future closes the connection.
-    pub(super) async fn get(
+    ///
+    /// # Errors
+    /// If there is no answer within time and size; any status is an answer.
+    pub async fn get(
         &self,
         uri: Uri,
         within: Duration,

@@ -9,6 +9,8 @@ mod http_get;
 mod probe;
 mod scrape_loop;
 
+pub use http_get::{GetError, Getter, Page};
+
 pub(crate) use probe::probe_loop;
 pub(crate) use scrape_loop::scrape_loop;
 

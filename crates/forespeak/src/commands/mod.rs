@@ -1,17 +1,20 @@
 //! The commands, one module each.
 
 mod bench;
+mod check;
 #[cfg(feature = "engine")]
+mod embedded;
+#[cfg(not(feature = "engine"))]
+#[path = "no_engine.rs"]
+mod embedded;
 mod engine;
-#[cfg(feature = "engine")]
 mod error;
-#[cfg(feature = "engine")]
+mod explain;
 mod serve;
 
 pub(crate) use bench::bench;
-#[cfg(feature = "engine")]
+pub(crate) use check::check;
 pub(crate) use engine::engine;
-#[cfg(feature = "engine")]
 pub(crate) use error::CommandError;
-#[cfg(feature = "engine")]
+pub(crate) use explain::explain;
 pub(crate) use serve::serve;

@@ -20,20 +20,24 @@ use super::stop::StopSwitch;
 /// After so much silence the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// A client that takes nothing of what was sent to it for so long is as good as gone: what its answer holds
+/// at a worker is given back.
+const TAKES_NOTHING: Duration = Duration::from_secs(120);
+
 /// Bytes of headers: enough for long tokens, and the most that a connection holds before a request.
 const HEADER_BYTES: usize = 64 << 10;
 
 /// Concurrent requests on one HTTP/2 connection.
 const HTTP2_STREAMS: u32 = 256;
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     router: Router,
     header_timeout: Duration,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, router: Router, header_timeout: Duration) -> Self {
+    pub(crate) fn new(stream: TcpStream, router: Router, header_timeout: Duration) -> Self {
         Self {
             stream,
             router,
@@ -42,7 +46,7 @@ impl Connection {
     }
 
     /// Serves until the peer leaves, dawdles, or `stop` is pulled.
-    pub(super) async fn serve(self, stop: StopSwitch) {
+    pub(crate) async fn serve(self, stop: StopSwitch) {
         tune(&self.stream);
         let heard = Arc::new(AtomicBool::new(false));
         let service = HearingService {
@@ -94,9 +98,12 @@ impl Connection {
 
 /// Failures here cost speed, not correctness.
 fn tune(stream: &TcpStream) {
-    let tuned = stream.set_nodelay(true).and_then(|()| {
-        SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
-    });
+    let socket = SockRef::from(stream);
+    let tuned = stream
+        .set_nodelay(true)
+        .and_then(|()| socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)));
+    #[cfg(target_os = "linux")]
+    let tuned = tuned.and_then(|()| socket.set_tcp_user_timeout(Some(TAKES_NOTHING)));
     if let Err(error) = tuned {
         tracing::debug!(%error, "a socket could not be tuned");
     }

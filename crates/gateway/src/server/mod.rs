@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::routes::router;
-use connection::Connection;
+pub(crate) use connection::Connection;
 pub use stop::StopSwitch;
 
 /// Connections that the kernel holds for us while all slots are taken.
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {

@@ -25,11 +25,7 @@ pub(crate) fn require_tenant(
     tenants: &Tenants,
     headers: &HeaderMap,
 ) -> Result<Arc<Tenant>, ApiError> {
-    let key = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(bearer);
-    let message = match tenants.identify(key) {
+    let message = match tenants.identify(bearer(headers)) {
         Ok(tenant) => return Ok(Arc::clone(tenant)),
         Err(Unknown::NoKey) => "no API key was sent; send \"authorization: Bearer <key>\"",
         Err(Unknown::Key) => "the API key is not known here",
@@ -37,7 +33,9 @@ pub(crate) fn require_tenant(
     Err(ApiError::new(ErrorKind::Authentication, message).with_code("invalid_api_key"))
 }
 
-fn bearer(value: &str) -> Option<&str> {
+/// The key of a request.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme
         .eq_ignore_ascii_case("bearer")

@@ -10,7 +10,7 @@ mod tokenize;
 mod validate;
 
 pub(crate) use dispatch::{Dispatched, DispatchedPrompt, dispatch};
-pub(crate) use identify::{identify, require_tenant};
+pub(crate) use identify::{bearer, identify, require_tenant};
 pub(crate) use prepare::{Prepared, SoFar, prepare};
 pub(crate) use read::{Read, Server, not_served, read};
 pub(crate) use receive::receive;

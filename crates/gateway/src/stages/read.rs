@@ -32,6 +32,23 @@ pub(crate) struct Read {
     pub(crate) server: Server,
 }
 
+/// Bytes of a body that make a token, roughly: what is reserved before anybody has counted is settled later.
+const BYTES_PER_TOKEN: u64 = 4;
+
+impl Read {
+    /// What it may take of its tenant's tokens: the prompt, and the answer as far as it says.
+    pub(crate) fn likely_tokens(&self) -> u64 {
+        let asked = match &self.server {
+            Server::Engine(_) => 0,
+            Server::Fleet { survey, .. } => {
+                let answers = survey.n.max(1).saturating_mul(survey.prompts.max(1));
+                survey.max_tokens.unwrap_or(0).saturating_mul(answers)
+            }
+        };
+        (self.body.len() as u64 / BYTES_PER_TOKEN).saturating_add(asked)
+    }
+}
+
 pub(crate) async fn read(gateway: &Gateway, mut identified: Identified) -> Result<Read, ApiError> {
     let body = std::mem::take(&mut identified.request.body);
     let body = read_json_body(&identified.request.headers, body).await?;

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use routing::Priority;
-
 use super::KeyHash;
 use super::salt::SaltSecret;
 use super::tenant::{ANONYMOUS, DEFAULT, Tenant, TenantSpec};
@@ -32,18 +30,19 @@ pub struct Tenants {
 impl Tenants {
     /// Everyone is `anonymous`, whatever key they send.
     pub fn open(secret: &SaltSecret) -> Self {
-        Self::alone(Tenant::new(only(ANONYMOUS), secret))
+        Self::alone(Tenant::new(TenantSpec::only(ANONYMOUS), secret, None))
     }
 
     /// The same for a worker behind a gateway: that one has salted already, and its salts are kept.
     pub fn of_a_worker() -> Self {
-        Self::alone(Tenant::new(only(ANONYMOUS), &SaltSecret::random()).unsalted())
+        let tenant = Tenant::new(TenantSpec::only(ANONYMOUS), &SaltSecret::random(), None);
+        Self::alone(tenant.unsalted())
     }
 
     /// Everyone with one of these keys is `default`.
     pub fn with_keys(keys: Vec<KeyHash>, secret: &SaltSecret) -> Self {
+        let tenant = Arc::new(Tenant::new(TenantSpec::only(DEFAULT), secret, None));
         let mut tenants = Self::default();
-        let tenant = Arc::new(Tenant::new(only(DEFAULT), secret));
         for key in keys {
             tenants.shelve(key, &tenant);
         }
@@ -51,11 +50,15 @@ impl Tenants {
         tenants
     }
 
-    /// The tenants of a configuration.
+    /// The tenants of a configuration. What those of the one before have used still counts.
     ///
     /// # Errors
     /// If two have one name or one key, or two are anonymous.
-    pub fn new(specs: Vec<TenantSpec>, secret: &SaltSecret) -> Result<Self, GatewayError> {
+    pub fn new(
+        specs: Vec<TenantSpec>,
+        secret: &SaltSecret,
+        before: &Self,
+    ) -> Result<Self, GatewayError> {
         let mut tenants = Self::default();
         let mut names = BTreeSet::new();
         for mut spec in specs {
@@ -68,7 +71,8 @@ impl Tenants {
             if !names.insert(name.clone()) {
                 return Err(refuse("another tenant has the same name"));
             }
-            let tenant = Arc::new(Tenant::new(spec, secret));
+            let before = before.get(&name).map(Arc::as_ref);
+            let tenant = Arc::new(Tenant::new(spec, secret, before));
             for key in keys {
                 if tenants.of_hash(&key).is_some() {
                     return Err(refuse("one of its keys was given before"));
@@ -134,15 +138,6 @@ impl Tenants {
     }
 }
 
-/// A tenant that shares with nobody: there is no one whom its wishes could harm.
-fn only(name: &str) -> TenantSpec {
-    TenantSpec {
-        name: name.to_owned(),
-        max_priority: Priority::High,
-        ..TenantSpec::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +151,7 @@ mod tests {
     }
 
     fn tenants(specs: Vec<TenantSpec>) -> Result<Tenants, GatewayError> {
-        Tenants::new(specs, &SaltSecret::from_text("s"))
+        Tenants::new(specs, &SaltSecret::from_text("s"), &Tenants::default())
     }
 
     fn name_of(tenants: &Tenants, key: Option<&str>) -> Result<String, Unknown> {
@@ -206,6 +201,23 @@ mod tests {
         let tenants = tenants(Vec::new()).unwrap();
         assert_eq!(name_of(&tenants, Some("1")), Err(Unknown::Key));
         assert_eq!(name_of(&tenants, None), Err(Unknown::NoKey));
+    }
+
+    #[test]
+    fn a_new_configuration_does_not_forget_what_was_used() {
+        let now = std::time::Instant::now();
+        let limited = |concurrent| {
+            let mut spec = spec("a", &["1"]);
+            spec.limits.concurrent = Some(concurrent);
+            vec![spec]
+        };
+        let old = tenants(limited(2)).unwrap();
+        let pass = old.get("a").unwrap().enter(now).unwrap();
+        let new = Tenants::new(limited(1), &SaltSecret::from_text("s"), &old).unwrap();
+        let tenant = new.get("a").unwrap();
+        assert!(tenant.enter(now).is_err());
+        drop(pass);
+        assert!(tenant.enter(now).is_ok());
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
+use protocol::ApiError;
 use routing::Priority;
 
 use super::KeyHash;
+use super::meter::{Allowances, Meter, Pass};
 use super::salt::{SaltSecret, salt_within};
 
 /// The tenant of everyone at an open door.
@@ -68,8 +71,19 @@ pub struct TenantSpec {
     pub limits: Limits,
 }
 
+impl TenantSpec {
+    /// The only tenant there is, with nobody whom its wishes could harm.
+    pub fn only(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            max_priority: Priority::High,
+            ..Self::default()
+        }
+    }
+}
+
 /// One who asks.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Tenant {
     /// What it is called in logs and metrics.
     pub name: Arc<str>,
@@ -87,10 +101,13 @@ pub struct Tenant {
     pub extra_fields: BTreeSet<String>,
     /// How much it may ask for.
     pub limits: Limits,
+    meter: Arc<Meter>,
 }
 
 impl Tenant {
-    pub(super) fn new(spec: TenantSpec, secret: &SaltSecret) -> Self {
+    /// `before`: the tenant of the same name in the configuration before this one, whose use still counts.
+    pub(super) fn new(spec: TenantSpec, secret: &SaltSecret, before: Option<&Self>) -> Self {
+        let meter = before.map(|before| Arc::clone(&before.meter));
         Self {
             salt: secret.salt(&spec.name),
             name: spec.name.into(),
@@ -100,6 +117,7 @@ impl Tenant {
             trusted: spec.trusted,
             extra_fields: spec.extra_fields,
             limits: spec.limits,
+            meter: meter.unwrap_or_else(|| Meter::new(Instant::now())),
         }
     }
 
@@ -121,6 +139,24 @@ impl Tenant {
         }
     }
 
+    /// Lets a request in, if the limits allow one more.
+    ///
+    /// # Errors
+    /// If they do not, with the time to come back.
+    pub fn enter(&self, now: Instant) -> Result<Pass, ApiError> {
+        self.meter.enter(&self.limits, now)
+    }
+
+    /// What is left of its limits.
+    pub fn allowances(&self, now: Instant) -> Allowances {
+        self.meter.allowances(&self.limits, now)
+    }
+
+    /// Its requests that are running.
+    pub fn running(&self) -> u32 {
+        self.meter.running()
+    }
+
     /// The priority of a request that asks for this one.
     pub fn priority(&self, asked: Option<Priority>) -> Priority {
         asked.unwrap_or(self.priority).min(self.max_priority)
@@ -136,7 +172,7 @@ mod tests {
             name: name.to_owned(),
             ..TenantSpec::default()
         };
-        Tenant::new(spec, &SaltSecret::from_text("s"))
+        Tenant::new(spec, &SaltSecret::from_text("s"), None)
     }
 
     #[test]

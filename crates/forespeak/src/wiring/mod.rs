@@ -1,0 +1,18 @@
+//! From what was said to what runs.
+//!
+//! ```text
+//! tenants   sections `tenants` and `limits`      -> gateway::tenants::Tenants
+//! pools     a section of `pools` and its model   -> a running placement::Pool
+//! learn     workers                              -> the names of their models
+//! live      all of it, running, and replaced part by part at a reload
+//! ```
+
+mod learn;
+mod live;
+mod pools;
+mod tenants;
+
+pub(crate) use learn::{Learnt, ask_for_models};
+pub(crate) use live::Live;
+pub(crate) use pools::{codec_of, model_of, pool_config, worker_spec};
+pub(crate) use tenants::{salt_secret, tenants};
