@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Short enough that a worker which says nothing more is given up within a run.
 const TIMEOUTS: RelayTimeouts = RelayTimeouts {
     connect: Duration::from_secs(1),
-    first_byte: Duration::from_secs(3),
-    between: Duration::from_secs(2),
-    buffer: Duration::from_secs(4),
-    shortest_total: Duration::from_secs(8),
-    longest_total: Duration::from_secs(20),
+    first_byte: Duration::from_secs(2),
+    between: Duration::from_secs(1),
+    buffer: Duration::from_secs(2),
+    shortest_total: Duration::from_secs(4),
+    longest_total: Duration::from_secs(10),
 };
 
 pub(crate) struct Front {
