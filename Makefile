@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai lint bench-engine bench-kernels clean
+.PHONY: help setup serve build test test-rust test-openai lint bench-engine bench-cache bench-kernels clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: setup ## formatting, clippy with warnings denied, dependency policy
 
 bench-engine: build ## the engine against llama.cpp on the same files, in the same run
 	scripts/bench/engine
+
+bench-cache: setup ## answers from the response cache over HTTP, from memory and from Redis (needs wrk)
+	scripts/bench/cache
 
 bench-kernels: setup ## matrix products against the memory roof
 	cargo bench -p forespeak-kernels --locked

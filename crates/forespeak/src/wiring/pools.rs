@@ -194,6 +194,7 @@ pub(super) fn fleet_model(
         names.clone_from(&learnt.names);
     }
     let mut served = FleetModel::new(names.first()?, Arc::clone(pool));
+    served.revision.clone_from(&model.revision);
     // Workers know the names they were asked for, and only those.
     served.upstream_name = match &model.served_as {
         Some(name) => Some(name.clone()),
