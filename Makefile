@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai lint bench-engine bench-cache bench-kernels clean
+.PHONY: help setup serve build test test-rust test-openai test-vllm lint bench-engine bench-cache bench-kernels clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test-rust: setup ## unit, integration and documentation tests
 
 test-openai: build ## the official OpenAI client against the running binary
 	scripts/test-openai
+
+test-vllm: build ## the gateway in front of two real vLLM servers on this machine (5.6 GB of Python, once)
+	scripts/test-vllm
 
 lint: setup ## formatting, clippy with warnings denied, dependency policy
 	cargo fmt --all --check

@@ -1,138 +1,163 @@
 """Distils the draft from the target.
 
-    python -m training.distil WORK --write             the target writes texts of its own: WORK/written.npz
-    python -m training.distil WORK --minutes 6         the draft learns the target's distribution on pages, talk and those texts
+    python -m training.distil WORK --target forespeak-target.gguf --minutes 14
 
-What counts for a draft is how often it guesses what the target would write *on the target's own text*, so a share of the
-rows is exactly that: continuations of pages and answers to questions, half of them greedy and half sampled.
+The target reads every row once and leaves its last hidden state for each token: its whole distribution is then one product
+away, so the draft can read the row many times while the large model rests. That doubles the tokens a minute buys.
+Half of the tokens come from pages and conversations, for the likelihood of text in general, and half from what the target
+wrote (`training.write`), for guessing what it writes.
 """
-import time
-
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from .data import Pages, Rows, Talks, probe_windows, save_rows
-from .model import SHAPES, Llama, generate
-from .tokenizer import END_OF_TEXT_ID, IM_END_ID
-from .train import Phase, arguments, compiled, fastest_attention, load_model, mixed, probe_loss, run
+from .data import Rows, Talks, probe_windows
+from .model import SHAPES, Llama
+from .train import Phase, arguments, compiled, fastest_attention, probe_loss, run
 from .weights import load
 
-# Share of rows that are talk, and of the rest the share that the target wrote.
+# Share of the long rows that are talk.
 PHASES = [Phase(0.8, 1024, 0.12), Phase(1.0, 2048, 0.12)]
-WRITTEN_SHARE = 0.35
-# Weight of the total-variation term: the probability that a sampled draft token is rejected.
-VARIATION = 1.0
-SAMPLING_HEAT = 0.8
-CONTINUATION, ANSWER = 320, 200
+BATCH_TOKENS = 192 * 1024
+WRITTEN_SHARE = 0.5
+# Weight of the total-variation term, the probability that a sampled draft token is rejected. It makes for more accepted tokens
+# and costs likelihood, so most of it is asked for on the target's own text.
+VARIATION = (0.5, 3.0)  # on long rows, on written rows
+# Pages are shuffled, cut and read by the target anew after the draft has passed over them so often.
+PASSES = 10
+# Tokens the target reads at once.
+READING = 64 * 1024
 
 
-def distil_loss(teacher, model, ids):
-    """Cross-entropy to the target's distribution, plus how much of the two distributions does not overlap."""
-    with torch.no_grad():
-        goal = teacher(ids).float().softmax(-1)
-    log_guess = model(ids).float().log_softmax(-1)
-    entropy_to = -(goal * log_guess).sum(-1).mean()
-    variation = 0.5 * (goal - log_guess.exp()).abs().sum(-1).mean()
-    return entropy_to + VARIATION * variation
+def loss_and_slope(guess, goal, variation):
+    """Cross-entropy to the target's distribution plus how much of the two distributions does not overlap, and the gradient for
+    the draft's logits. Both in one pass: autograd would carry the vocabulary through memory several times more."""
+    p, log_q = goal.float().softmax(-1), guess.float().log_softmax(-1)
+    q = log_q.exp()
+    side = 0.5 * torch.sign(q - p)
+    lean = (q * side).sum(-1, keepdim=True)
+    loss = (-(p * log_q).sum(-1) + variation * (side * (q - p)).sum(-1)).mean()
+    slope = q - p + variation[:, None] * q * (side - lean)
+    return loss, (slope / len(guess)).to(guess.dtype)
 
 
-def write(model, prompts, count, rng):
-    """Continuations of equally long prompts, each row greedy or sampled."""
-    heat = (torch.rand(len(prompts), generator=rng) < 0.5).float().to(prompts.device) * SAMPLING_HEAT
-    return torch.cat((prompts, generate(model, prompts, count, heat)), 1).cpu().numpy().astype(np.uint16)
+class DistilLoss(torch.autograd.Function):
+    """`loss_and_slope` for autograd; it must be the last step, because the slope is handed on as it is."""
+
+    @staticmethod
+    def forward(ctx, guess, goal, variation, both):
+        loss, slope = both(guess, goal, variation)
+        ctx.save_for_backward(slope)
+        return loss
+
+    @staticmethod
+    def backward(ctx, _):
+        return *ctx.saved_tensors, None, None, None
 
 
-def cut_after(row, prompt_length, token):
-    """The row up to and with the first `token` after the prompt."""
-    ends = np.flatnonzero(row[prompt_length:] == token)
-    return row[:prompt_length + ends[0] + 1] if len(ends) else row
+class Lessons:
+    """Rows of tokens, and what the target makes of every one of them; drawn without repetition until all were drawn."""
+
+    def __init__(self, read, width, rows):
+        self.ids = rows
+        self.hidden = torch.empty(*rows.shape, width, dtype=torch.bfloat16, device=rows.device)
+        at_once = min(len(rows), max(1, READING // rows.shape[1]))
+        for i in range(0, len(rows), at_once):
+            # The last part overlaps the one before it: another size would be compiled anew.
+            part = slice(min(i, len(rows) - at_once), min(i, len(rows) - at_once) + at_once)
+            self.hidden[part] = read(rows[part].long())
+        self.order, self.at, self.passes = torch.randperm(len(rows), device=rows.device), 0, 0
+
+    def take(self, count):
+        if self.at + count > len(self.order):
+            self.order, self.at, self.passes = torch.randperm(len(self.order), device=self.order.device), 0, self.passes + 1
+        pick = self.order[self.at:self.at + count]
+        self.at += count
+        return self.ids[pick].long(), self.hidden[pick]
 
 
-def page_prompts(rows, length):
-    """The openings of all pages that are long enough, as one array."""
-    starts = rows.starts[:-1][(rows.starts[1:] - rows.starts[:-1]) > length + 64]
-    return rows.ids[starts[:, None] + torch.arange(length, device=rows.device)].long()
+class LongLessons:
+    """Pages and conversations in rows of a phase's context, cut anew every few passes."""
+
+    def __init__(self, read, width, pages, talks):
+        self.read, self.width, self.pages, self.talks = read, width, pages, talks
+        self.lessons, self.context = None, 0
+
+    def take(self, count, phase):
+        if phase.context != self.context or self.lessons.passes == PASSES:
+            self.lessons, self.context = None, phase.context  # two of them would not fit
+            self.lessons = Lessons(self.read, self.width, self.cut(phase))
+        return self.lessons.take(count)
+
+    def cut(self, phase):
+        stream = self.pages.shuffled(self.talks.generator)
+        # Cut elsewhere than last time.
+        skip = int(torch.randint(0, phase.context, (1,), generator=self.talks.generator))
+        rows = (len(stream) - skip) // phase.context
+        windows = stream[skip:skip + rows * phase.context].view(rows, phase.context)
+        spoken, _ = self.talks.take(round(rows * phase.talk / (1 - phase.talk)), phase.context)
+        return torch.cat((windows, spoken.to(windows.dtype))).to(torch.int16)
 
 
-def question_prompts(rows):
-    """Prompts up to the first answer, grouped by length."""
-    ids, starts = rows.ids.cpu().numpy(), rows.starts.cpu().numpy()
-    groups = {}
-    for begin, end in zip(starts[:-1], starts[1:]):
-        row = ids[begin:end]
-        learned = np.flatnonzero(row < 1 << 15)
-        if len(learned) and learned[0] < 96:
-            groups.setdefault(int(learned[0]), []).append(row[:learned[0]] % (1 << 15))
-    return {n: torch.from_numpy(np.stack(g)).long() for n, g in groups.items() if len(g) >= 8}
+class Teacher:
+    """The target: reads rows once, and turns what it left there into its distribution."""
+
+    def __init__(self, path, device):
+        self.model = load(path, device)
+        if device == "cuda":
+            self.model = self.model.bfloat16()
+            for layer in self.model.layers:
+                layer.compile(dynamic=False)
+        self.width = self.model.shape.width
+
+    @torch.no_grad()
+    def read(self, ids):
+        return self.model.hidden(ids)
+
+    @torch.no_grad()
+    def logits(self, hidden):
+        return F.linear(hidden, self.model.embed_tokens.weight.to(hidden.dtype))
 
 
-def load_target(args):
-    """The target as it was trained, or as it is served."""
-    if args.target:
-        return load(args.target, args.device)
-    return load_model(args.target_shape, args.work / "target.pt", args.device).eval()
+def lessons_of(teacher, work, device, seed):
+    """Long rows, and the target's own."""
+    pages, talks = Rows(work / "docs.npz", device), Talks(work / "chat.npz", device, seed)
+    written = torch.from_numpy(np.load(work / "written.npy").astype(np.int16)).to(device)
+    return LongLessons(teacher.read, teacher.width, pages, talks), Lessons(teacher.read, teacher.width, written)
 
 
-def write_group(model, prompts, count, batch, deadline, device, rng):
-    """Rows for prompts of one length, in a random order, until the time is over."""
-    for pick in torch.randperm(len(prompts), generator=rng).split(batch):
-        if time.time() > deadline:
-            return
-        yield from write(model, prompts[pick.to(prompts.device)].to(device), count, rng)
+def learner(model, teacher, long, written, device, batch_tokens):
+    """A function that leaves the gradients of one batch and returns its loss and its tokens."""
+    features, both = compiled(lambda m, ids: m.hidden(ids), device), compiled(loss_and_slope, device)
 
-
-def write_all(args, batch, seconds):
-    """Texts by the target: answers for a third of the time, then continuations of pages from three prompt lengths."""
-    model = load_target(args)
-    torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every length, and here each step is a new length
-    if args.device == "cuda":
-        model = model.bfloat16()
-    pages, talks = Rows(args.work / "docs.npz", args.device), Rows(args.work / "chat.npz", args.device)
-    rng, began, out = torch.Generator().manual_seed(5), time.time(), []
-    for length, prompts in sorted(question_prompts(talks).items(), key=lambda item: -len(item[1])):
-        rows = write_group(model, prompts, ANSWER, batch, began + seconds / 3, args.device, rng)
-        out += [cut_after(r, length, IM_END_ID) for r in rows]
-    for i, length in enumerate((32, 96, 192)):
-        deadline = began + seconds * (5 + 2 * i) / 9
-        out += write_group(model, page_prompts(pages, length), CONTINUATION, batch, deadline, args.device, rng)
-    end = np.array([END_OF_TEXT_ID], dtype=np.uint16)
-    save_rows(args.work / "written.npz", [r if r[0] == END_OF_TEXT_ID else np.concatenate((end, r)) for r in out])
-    print(f"written: {len(out)} texts, {sum(map(len, out)) / 1e6:.1f}M tokens in {time.time() - began:.0f} s", flush=True)
-
-
-def feed_of(args):
-    pages, talks = Pages(args.work / "docs.npz", args.device, 6 + args.resume), Talks(args.work / "chat.npz", args.device, 7 + args.resume)
-    written = Pages(args.work / "written.npz", args.device, 8 + args.resume)
-
-    def feed(phase):
-        x, y = mixed(pages, talks, phase, args.batch_tokens)
-        own = max(1, round(len(x) * WRITTEN_SHARE))
-        wx, wy = written.take(own, phase.context)
-        return torch.cat((x[own:], wx))[torch.randperm(len(x))], y
-    return feed
+    def learn(phase):
+        own = max(1, round(batch_tokens * WRITTEN_SHARE / written.ids.shape[1]))
+        rows = max(1, round(batch_tokens * (1 - WRITTEN_SHARE) / phase.context))
+        parts = [long.take(rows, phase), written.take(own)]
+        goal = teacher.logits(torch.cat([hidden.flatten(0, 1) for _, hidden in parts]))
+        variation = torch.cat([torch.full((ids.numel(),), v, device=device) for (ids, _), v in zip(parts, VARIATION)])
+        with torch.autocast(device, torch.bfloat16):
+            guess = F.linear(torch.cat([features(model, ids).flatten(0, 1) for ids, _ in parts]), model.embed_tokens.weight)
+            loss = DistilLoss.apply(guess, goal, variation, both)
+        loss.backward()
+        return loss.detach(), len(guess)
+    return learn
 
 
 def main():
     p = arguments(__doc__, "draft")
-    p.add_argument("--write", action="store_true")
-    p.add_argument("--write-seconds", type=float, default=45)
-    p.add_argument("--write-batch", type=int, default=2048)
-    p.add_argument("--target", help="a GGUF file to distil from instead of WORK/target.pt")
-    p.add_argument("--start", help="a GGUF file of a draft to go on from")
-    p.add_argument("--target-shape", default="target", choices=SHAPES)
+    p.set_defaults(batch_tokens=BATCH_TOKENS)
+    p.add_argument("--target", required=True, help="the GGUF file that is served")
     args = p.parse_args()
     torch.manual_seed(3 + args.resume)
     torch.set_float32_matmul_precision("high")
-    if args.write:
-        return write_all(args, args.write_batch, args.write_seconds)
     fastest_attention(args.device)
-    teacher = load_target(args)
-    if args.device == "cuda":
-        teacher = teacher.bfloat16()
-    model = load(args.start, args.device).train() if args.start else Llama(SHAPES[args.shape]).to(args.device)
-    loss = compiled(lambda m, ids: distil_loss(teacher, m, ids), args.device)
+    teacher, model = Teacher(args.target, args.device), Llama(SHAPES[args.shape]).to(args.device)
+    # A resumed run draws with another seed: the rest of the pass is not worth the book-keeping.
+    long, written = lessons_of(teacher, args.work, args.device, 7 + args.resume)
     windows = probe_windows(args.work / "probe.npz", args.device)
-    run("draft", args, model, lambda m, ids, _: loss(m, ids), feed_of(args), PHASES, micro_tokens=64 * 1024, probe=lambda m: probe_loss(m, windows))
+    learn = learner(model, teacher, long, written, args.device, args.batch_tokens)
+    run("draft", args, model, learn, PHASES, probe=lambda m: probe_loss(m, windows))
 
 
 if __name__ == "__main__":

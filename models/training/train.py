@@ -19,6 +19,8 @@ from .model import SHAPES, Llama
 from .optim import optimisers, rate, set_rate
 
 BATCH_TOKENS = 256 * 1024
+# What one pass over the target takes at once.
+MICRO_TOKENS = 128 * 1024
 # A first step on a new context compiles kernels: it says nothing about speed and does not count as time.
 COMPILING_STEPS = 3
 
@@ -69,8 +71,8 @@ def mixed(pages, talks, phase, batch_tokens):
     return x, y
 
 
-def step_once(model, opts, loss_of, x, y, micro_rows, factor):
-    """One update over a batch that is too large for one pass; the mean loss of the batch."""
+def gradients(model, loss_of, x, y, micro_rows):
+    """The gradients of a batch that is too large for one pass, and its mean loss."""
     device = x.device.type
     parts = list(zip(x.split(micro_rows), y.split(micro_rows)))
     total = torch.zeros((), device=device)
@@ -79,28 +81,33 @@ def step_once(model, opts, loss_of, x, y, micro_rows, factor):
             loss = loss_of(model, ids, goal) / len(parts)
         loss.backward()
         total += loss.detach()
+    return total
+
+
+def update(model, opts, factor):
+    """One step along the gradients."""
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     set_rate(opts, factor)
     for o in opts:
         o.step()
     model.zero_grad(set_to_none=True)
-    return total
 
 
-def fit(name, model, opts, loss_of, feed, phases, clock, until, curve, micro_tokens, report_every, probe=None):
-    """Steps until the share `until` of the run is over; appends to `curve`."""
+def fit(name, model, opts, learn, phases, clock, until, curve, report_every, probe=None):
+    """Steps until the share `until` of the run is over; appends to `curve`. `learn(phase)` leaves gradients and returns loss and tokens."""
+    on_gpu = next(model.parameters()).is_cuda
     steps_on = {}
     window, since, tokens, began = 0.0, 0, 0, time.time()
     while clock.done < until:
         phase = phase_at(phases, clock.done)
-        x, y = feed(phase)
-        window += step_once(model, opts, loss_of, x, y, max(1, micro_tokens // phase.context), rate(clock.done))
-        since, tokens = since + 1, tokens + x.numel()
+        loss, count = learn(phase)
+        update(model, opts, rate(clock.done))
+        window, since, tokens = window + loss, since + 1, tokens + count
         steps_on[phase.context] = steps_on.get(phase.context, 0) + 1
-        compiling = steps_on[phase.context] <= COMPILING_STEPS
-        if compiling and x.is_cuda:
+        compiling = on_gpu and steps_on[phase.context] <= COMPILING_STEPS
+        if compiling:
             torch.cuda.synchronize()
-        clock.tick(counts=not compiling or not x.is_cuda)
+        clock.tick(counts=not compiling)
         if since == report_every:
             loss = float(window) / since  # waits for the GPU
             point = {"done": round(clock.done, 4), "tokens": tokens, "loss": round(loss, 4), "context": phase.context}
@@ -160,13 +167,7 @@ def compiled(function, device):
 
 
 def save_model(model, path):
-    torch.save({k: v.to(torch.bfloat16) for k, v in model.state_dict().items()}, path)
-
-
-def load_model(shape, path, device):
-    model = Llama(SHAPES[shape]).to(device)
-    model.load_state_dict(torch.load(path, map_location=device))
-    return model
+    torch.save(model.state_dict(), path)
 
 
 def save_checkpoint(path, model, opts, clock, curve):
@@ -196,7 +197,7 @@ def arguments(description, shape):
     return p
 
 
-def run(name, args, model, loss_of, feed, phases, micro_tokens, probe=None):
+def run(name, args, model, learn, phases, probe=None):
     """Trains with checkpoint and resume, and leaves `name`.pt and `name`-curve.json behind."""
     model.stream_dtype = torch.bfloat16
     opts = optimisers(model)
@@ -204,7 +205,7 @@ def run(name, args, model, loss_of, feed, phases, micro_tokens, probe=None):
     if args.resume:
         done, curve = restore_checkpoint(checkpoint, model, opts, args.device)
     clock = Clock(args.minutes, done)
-    fit(name, model, opts, loss_of, feed, phases, clock, args.until, curve, micro_tokens, args.report_every, probe)
+    fit(name, model, opts, learn, phases, clock, args.until, curve, args.report_every, probe)
     save_checkpoint(checkpoint, model, opts, clock, curve)
     save_model(model, args.work / f"{name}.pt")
     (args.work / f"{name}-curve.json").write_text(json.dumps(curve))
@@ -220,8 +221,12 @@ def main():
     # A resumed run shuffles with another seed: the rest of the epoch is not worth the book-keeping.
     pages, talks = Pages(args.work / "docs.npz", args.device, 2 + args.resume), Talks(args.work / "chat.npz", args.device, 4 + args.resume)
     windows = probe_windows(args.work / "probe.npz", args.device)
-    run("target", args, model, compiled(next_token_loss, args.device), lambda phase: mixed(pages, talks, phase, args.batch_tokens),
-        PHASES, micro_tokens=128 * 1024, probe=lambda m: probe_loss(m, windows))
+    loss_of = compiled(next_token_loss, args.device)
+
+    def learn(phase):
+        x, y = mixed(pages, talks, phase, args.batch_tokens)
+        return gradients(model, loss_of, x, y, max(1, MICRO_TOKENS // phase.context)), x.numel()
+    run("target", args, model, learn, PHASES, probe=lambda m: probe_loss(m, windows))
 
 
 if __name__ == "__main__":

@@ -258,6 +258,21 @@ fn a_tenants_limits_are_its_own_or_everyones() {
     assert_eq!(config.tenants[0].max_priority(), Priority::Normal);
 }
 
+proptest::proptest! {
+    /// Whatever is left of a file after bytes of it were lost or changed, reading it ends well.
+    #[test]
+    fn no_text_makes_it_panic(at in 0..EXAMPLE.len(), many in 0..200_usize, with in "[\\PC\n]{0,20}") {
+        let end = EXAMPLE.len().min(at + many);
+        if EXAMPLE.is_char_boundary(at) && EXAMPLE.is_char_boundary(end) {
+            let text = format!("{}{with}{}", &EXAMPLE[..at], &EXAMPLE[end..]);
+            if let Err(problems) = Config::parse_in(&text, &Context::with_env(&env)) {
+                proptest::prop_assert!(!problems.list.is_empty());
+                proptest::prop_assert!(!problems.to_string().contains("secret of"));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_file_that_is_not_there_is_told() {
     let told = Config::load(Path::new("/no/such/forespeak.toml"))

@@ -191,6 +191,12 @@ impl Engine {
         Ok(wanted.min(longest - prompt))
     }
 
+    /// Whether its thread still runs. It ends when it has drained or was stopped, and at no other time
+    /// unless its bookkeeping is broken beyond repair.
+    pub fn is_alive(&self) -> bool {
+        self.ended.has_changed().is_ok()
+    }
+
     /// The sizes it was started with.
     pub fn config(&self) -> &EngineConfig {
         &self.config

@@ -142,6 +142,8 @@ pub struct Token {
 pub struct TokenLogprob {
     /// Of the token itself.
     pub logprob: f32,
+    /// Its place among all tokens, from 1 on; of equally likely ones the lower id comes first.
+    pub rank: usize,
     /// The best tokens with their log-probabilities.
     pub top: Vec<(u32, f32)>,
 }

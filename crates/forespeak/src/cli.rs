@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Say whether a configuration and its workers are in order, and what to do if not
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Box<CheckOptions>),
+    /// Say where a request would go, and why there; nothing is sent
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Box<ExplainOptions>),
     /// The same engine alone, as a worker for a gateway elsewhere
     #[command(after_help = ENGINE_EXAMPLES)]
     Engine(Box<ServeOptions>),
@@ -60,6 +63,12 @@ const SERVE_EXAMPLES: &str = "Examples:
       the same, knowing token by token what each of them has cached
   forespeak serve --config forespeak.toml
       several pools, tenants, limits: `forespeak check --example` prints a file to begin with";
+
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  forespeak explain request.json --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000
+      every worker with the terms of its score, the chosen one, and one sentence
+  forespeak explain request.json --config forespeak.toml --tenant acme --json
+      the same for programs, as one of the tenants";
 
 const CHECK_EXAMPLES: &str = "Examples:
   forespeak check --config forespeak.toml
@@ -185,6 +194,24 @@ pub(crate) struct CacheOptions {
     /// Most memory for it, such as 256MiB; 0 with Redis keeps nothing here [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "FORESPEAK_CACHE_MEMORY")]
     pub(crate) cache_memory: Option<ByteSize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainOptions {
+    /// The body of the request, as JSON; - reads it from standard input
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: PathBuf,
+    #[command(flatten)]
+    pub(crate) fleet: FleetOptions,
+    /// Which pool [default: the one that serves the request's model, or the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pool: Option<String>,
+    /// As whose request [default: the first tenant]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

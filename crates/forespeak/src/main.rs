@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(match &cli.command {
         Command::Serve(options) | Command::Engine(options) => options.log_format,
-        Command::Bench(_) | Command::Check(_) => LogFormat::default(),
+        Command::Bench(_) | Command::Check(_) | Command::Explain(_) => LogFormat::default(),
     });
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -46,6 +46,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Serve(options) => commands::serve(options).map_err(|error| error.to_string()),
         Command::Engine(options) => commands::engine(options).map_err(|error| error.to_string()),
         Command::Check(options) => commands::check(&options).map_err(|error| error.to_string()),
+        Command::Explain(options) => commands::explain(&options).map_err(|error| error.to_string()),
         Command::Bench(options) => commands::bench(&options).map_err(|error| error.to_string()),
     }
 }

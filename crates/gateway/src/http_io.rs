@@ -21,9 +21,6 @@ const MAX_DISCARDED_BYTES: usize = 4 * MAX_BODY_BYTES;
 /// And how long its sender is waited for.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Room that is made before a byte has arrived: an announcement costs its sender nothing.
-const FIRST_BYTES: usize = 64 << 10;
-
 /// Reads a JSON body within [`MAX_BODY_BYTES`] and [`BODY_TIMEOUT`].
 pub(crate) async fn read_json_body(headers: &HeaderMap, mut body: Body) -> Result<Bytes, ApiError> {
     let read = tokio::time::timeout(BODY_TIMEOUT, collect(headers, &mut body)).await;
@@ -55,7 +52,27 @@ async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Bytes, ApiError
     if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    let mut collected = BytesMut::with_capacity(announced.unwrap_or(0).min(FIRST_BYTES));
+    // Most bodies come in one piece, which is kept as it is.
+    let Some(first) = next_piece(body).await? else {
+        return Ok(Bytes::new());
+    };
+    if announced == Some(first.len()) {
+        return Ok(first);
+    }
+    // Room is made when a first piece is here: an announcement alone costs its sender nothing.
+    let mut collected = BytesMut::with_capacity(announced.unwrap_or(0).max(first.len()));
+    let mut piece = Some(first);
+    while let Some(data) = piece {
+        if collected.len() + data.len() > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        collected.extend_from_slice(&data);
+        piece = next_piece(body).await?;
+    }
+    Ok(collected.freeze())
+}
+
+async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             ApiError::new(
@@ -63,15 +80,12 @@ async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Bytes, ApiError
                 format!("the body could not be read: {error}"),
             )
         })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        if collected.len() + data.len() > MAX_BODY_BYTES {
-            return Err(too_large());
+        // Trailers say nothing to us.
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
         }
-        collected.extend_from_slice(&data);
     }
-    Ok(collected.freeze())
+    Ok(None)
 }
 
 /// Reads what a refused client still sends, up to [`MAX_DISCARDED_BYTES`].

@@ -29,6 +29,7 @@ pub(crate) struct HttpMetrics {
     registry: Registry,
     requests: Family<Outcome, Counter>,
     duration: Histogram,
+    first_token: Histogram,
     connections: Gauge,
 }
 
@@ -36,6 +37,7 @@ impl HttpMetrics {
     pub(crate) fn new(relay: &RelayMetrics) -> Self {
         let requests = Family::default();
         let duration = Histogram::new(DURATION_BUCKETS);
+        let first_token = Histogram::new(DURATION_BUCKETS);
         let connections = Gauge::default();
         let mut registry = Registry::default();
         registry.register(
@@ -49,6 +51,11 @@ impl HttpMetrics {
             duration.clone(),
         );
         registry.register(
+            "forespeak_http_time_to_first_token_seconds",
+            "Time from a request's arrival to the first piece of its answer",
+            first_token.clone(),
+        );
+        registry.register(
             "forespeak_http_connections",
             "Open connections",
             connections.clone(),
@@ -58,13 +65,17 @@ impl HttpMetrics {
             registry,
             requests,
             duration,
+            first_token,
             connections,
         }
     }
 
-    pub(crate) fn finished(&self, outcome: Outcome, took: Duration) {
+    pub(crate) fn finished(&self, outcome: Outcome, first: Option<Duration>, took: Duration) {
         self.requests.get_or_create(&outcome).inc();
         self.duration.observe(took.as_secs_f64());
+        if let Some(first) = first {
+            self.first_token.observe(first.as_secs_f64());
+        }
     }
 
     /// Counts a connection until the guard is dropped.
@@ -130,6 +141,7 @@ mod tests {
                 route: "/v1/completions",
                 status: 200,
             },
+            Some(Duration::from_millis(2)),
             Duration::from_millis(3),
         );
         let mut openmetrics = String::new();

@@ -121,6 +121,15 @@ impl Record {
         self.status = status;
     }
 
+    /// Notes what was relayed to a client that left.
+    pub(crate) fn broken_off(&mut self, prompt_tokens: u64, pieces: u64) {
+        let report = Report {
+            prompt_tokens: Some(prompt_tokens),
+            ..Report::default()
+        };
+        self.relayed(CLIENT_LEFT, report, pieces);
+    }
+
     pub(crate) fn answered(&mut self) {
         self.status = 200;
     }
@@ -143,6 +152,7 @@ impl Drop for Record {
                 route: self.route.path(),
                 status: u32::from(self.status),
             },
+            self.first_token,
             took,
         );
         tracing::info!(

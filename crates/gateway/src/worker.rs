@@ -14,6 +14,9 @@ pub trait Worker: Send + Sync {
     /// May take milliseconds when the request asks for a format.
     fn submit(&self, request: Request) -> Result<Generation, SubmitError>;
 
+    /// Whether it can still answer anybody, now or later.
+    fn is_alive(&self) -> bool;
+
     /// How busy it is.
     fn load(&self) -> Load;
 
@@ -41,6 +44,10 @@ pub struct Load {
 impl Worker for Engine {
     fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         Engine::submit(self, request)
+    }
+
+    fn is_alive(&self) -> bool {
+        Engine::is_alive(self)
     }
 
     fn load(&self) -> Load {

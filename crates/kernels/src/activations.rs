@@ -183,14 +183,6 @@ impl Activations {
                 let factors = SharedOut::new(&mut self.factors);
                 for_each_row(&|row, tile| {
                     let lane = row - tile.first_row;
-                    for block in 0..blocks {
-                        let at = tile.first_row * blocks + block * tile.width + lane;
-                        // SAFETY: each row writes blocks of its own, of which `at` is the index.
-                        let (quants, factors) =
-                            unsafe { (quants.part(at * BLOCK, BLOCK), factors.part(at, 1)) };
-                        quants.fill(0);
-                        factors[0] = BlockFactors::default();
-                    }
                     if row < rows {
                         let at = tile.first_row * blocks + lane;
                         let x = row_values(row);
@@ -205,6 +197,15 @@ impl Activations {
                                 tile.width,
                             );
                         }
+                        return;
+                    }
+                    for block in 0..blocks {
+                        let at = tile.first_row * blocks + block * tile.width + lane;
+                        // SAFETY: each row writes blocks of its own, of which `at` is the index.
+                        let (quants, factors) =
+                            unsafe { (quants.part(at * BLOCK, BLOCK), factors.part(at, 1)) };
+                        quants.fill(0);
+                        factors[0] = BlockFactors::default();
                     }
                 });
             }
@@ -293,11 +294,10 @@ unsafe fn encode_blocks_with<L: Lanes>(
         let inverse = L::splat(if live { LARGEST_QUANT / largest } else { 0.0 });
         let mut negative_half_sums = [0; 2];
         for (half, values) in values.into_iter().enumerate() {
-            let quants = quants.add(half * LANES);
-            values.mul(inverse).store_i8(quants);
-            for i in 0..LANES {
-                negative_half_sums[half] -= i32::from(*quants.add(i));
-            }
+            let rounded = values.mul(inverse).round();
+            rounded.store_i8(quants.add(half * LANES));
+            // Sums of so few small integers are exact.
+            negative_half_sums[half] = -(rounded.sum() as i32);
         }
         let scale = if live { largest / LARGEST_QUANT } else { 0.0 };
         let negative_sum = negative_half_sums[0] + negative_half_sums[1];

@@ -1,5 +1,6 @@
-//! Where arithmetic runs: a tier and a thread pool.
+//! Where arithmetic runs: a tier, a thread pool, and memory for what is multiplied with.
 
+use crate::memory::WeightMemory;
 use crate::pool::Pool;
 use crate::tier::Tier;
 
@@ -8,6 +9,7 @@ use crate::tier::Tier;
 pub struct Compute {
     tier: Tier,
     pool: Pool,
+    weight_memory: WeightMemory,
 }
 
 impl Compute {
@@ -17,6 +19,7 @@ impl Compute {
         Compute {
             tier: tier.min(Tier::detect()),
             pool: Pool::new(threads),
+            weight_memory: WeightMemory::default(),
         }
     }
 
@@ -28,6 +31,16 @@ impl Compute {
     /// How many threads work, the caller's among them.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// Says that matrices of so many bytes are going to be packed: they are read faster if they lie together. Too
+    /// many bytes cost nothing, too few only speed.
+    pub fn expect_weights(&self, bytes: usize) {
+        self.weight_memory.expect(bytes);
+    }
+
+    pub(crate) fn weight_memory(&self) -> &WeightMemory {
+        &self.weight_memory
     }
 
     /// Calls `work(i)` for every `i` in `0..chunks`, in any order and on any of the threads, and returns when all

@@ -105,7 +105,7 @@ impl KvCache {
             shape: format!("{shape:?}"),
             blocks,
         })?;
-        let memory = Pages::zeroed_huge(bytes).ok_or(KvError::OutOfMemory { bytes })?;
+        let memory = Pages::zeroed(bytes).ok_or(KvError::OutOfMemory { bytes })?;
         Ok(KvCache {
             layout: shape.head_layout(),
             shape,

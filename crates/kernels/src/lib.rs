@@ -54,6 +54,7 @@ pub use kv_store::store_kv;
 pub use mapped_file::MappedFile;
 pub use matmul::{Product, Scratch, matmul};
 pub use matrix::Matrix;
+pub use memory::trim_heap;
 pub use norm::{rms_norm, rms_norm_in_place};
 pub use rope::{RopeTable, rope};
 pub use tier::{ParseTierError, Tier};

@@ -82,7 +82,8 @@ impl Matrix {
         let panel_bytes = cols.div_ceil(unit.len).checked_mul(unit.bytes);
         let sizes = panel_bytes.and_then(|bytes| Some((bytes, bytes.checked_mul(panels)?)));
         let (panel_bytes, total) = sizes.ok_or(PackError::OutOfMemory { rows, cols })?;
-        let mut packed = Pages::zeroed_huge(total).ok_or(PackError::OutOfMemory { rows, cols })?;
+        let packed = compute.weight_memory().zeroed(total);
+        let mut packed = packed.ok_or(PackError::OutOfMemory { rows, cols })?;
         let out = SharedOut::new(&mut packed[..]);
         let failure = Mutex::new(None);
         compute.run(panels, |panel| {

@@ -1,8 +1,9 @@
 //! A pool of threads that share one loop at a time.
 //!
 //! The steps of a model are many short loops with little between them, so workers spin for a moment before they
-//! park, and the caller takes part. Chunks are handed out one by one: a thread that is slow, or whose core is taken
-//! by another process, takes fewer. A worker that has not woken when the work runs out is not waited for.
+//! park, and the caller takes part. Chunks are handed out in runs that shrink towards the end: long ones first,
+//! because neighbouring chunks are read as one stream, single ones last, so that a thread that is slow, or whose core
+//! is taken by another process, does less. A worker that has not woken when the work runs out is not waited for.
 //!
 //! One word carries the protocol: the job's number, whether it is open, and how many workers are inside. A worker
 //! may look at the job only after it has counted itself in while the job was open; the caller closes the job and
@@ -10,6 +11,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +25,9 @@ const SPINS_PER_LOOK: usize = 64;
 /// How often the caller looks for stragglers before it gives its core away between looks: a straggler may need it.
 const SPINS_BEFORE_YIELD: usize = 2_000;
 
+/// A thread takes at most this part of what would be its share.
+const PARTS_PER_THREAD: usize = 2;
+
 const OPEN: u64 = 1 << 31;
 const INSIDE: u64 = OPEN - 1;
 const NUMBER_SHIFT: u32 = 32;
@@ -32,6 +37,8 @@ const NUMBER_SHIFT: u32 = 32;
 struct Job {
     work: *const (dyn Fn(usize) + Sync),
     chunks: usize,
+    /// A run takes one part in so many of the chunks that are left.
+    parts: usize,
 }
 
 type Panic = Box<dyn Any + Send>;
@@ -109,13 +116,18 @@ impl Pool {
         // and nothing between here and there can unwind.
         let work: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
-        shared.open(Job { work, chunks });
+        let job = Job {
+            work,
+            chunks,
+            parts: self.threads() * PARTS_PER_THREAD,
+        };
+        shared.open(job);
         for (worker, parked) in self.workers.iter().zip(&shared.parked).take(chunks - 1) {
             if parked.swap(false, Ordering::SeqCst) {
                 worker.thread().unpark();
             }
         }
-        shared.take_chunks(Job { work, chunks });
+        shared.take_chunks(job);
         shared.close();
         let panic = shared
             .panic
@@ -190,12 +202,8 @@ impl Shared {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the caller of `Pool::run` waits until everyone who took the job has left it.
             let work = unsafe { &*job.work };
-            loop {
-                let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
-                if chunk >= job.chunks {
-                    break;
-                }
-                work(chunk);
+            while let Some(run) = self.next_run(job) {
+                run.for_each(work);
             }
         }));
         if let Err(panic) = outcome {
@@ -206,6 +214,23 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert(panic);
         }
+    }
+
+    fn next_run(&self, job: Job) -> Option<Range<usize>> {
+        let mut first = self.next_chunk.load(Ordering::Relaxed);
+        while first < job.chunks {
+            let last = first + ((job.chunks - first) / job.parts).max(1);
+            match self.next_chunk.compare_exchange_weak(
+                first,
+                last,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(first..last),
+                Err(now) => first = now,
+            }
+        }
+        None
     }
 
     /// A worker's life.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kernels::{Compute, MappedFile};
+use kernels::{Compute, MappedFile, trim_heap};
 
 use crate::config::{self, GenerationConfig, ModelConfig};
 use crate::error::ModelError;
@@ -74,7 +74,7 @@ impl Model {
         source: &ModelSource,
         options: &LoadOptions<'_>,
     ) -> Result<LoadedModel, ModelError> {
-        match source {
+        let loaded = match source {
             ModelSource::Path(path) if path.is_dir() => load_folder(path, options),
             ModelSource::Path(path) => load_gguf(SourceFile::open(path)?, options),
             ModelSource::Bytes { name, bytes } => {
@@ -84,7 +84,9 @@ impl Model {
                 };
                 load_gguf(file, options)
             }
-        }
+        };
+        trim_heap();
+        loaded
     }
 }
 
@@ -95,7 +97,9 @@ fn load_gguf(file: SourceFile, options: &LoadOptions<'_>) -> Result<LoadedModel,
     let language = Language::from_gguf(&gguf, options.chat_template.as_deref())?;
     let name = gguf.text("general.name")?.map(str::to_owned);
     let checkpoint = Checkpoint::from_gguf(&file, &gguf, &config);
-    finish(&file.name, &checkpoint, config, language, name, options)
+    let loaded = finish(&file.name, &checkpoint, config, language, name, options);
+    file.bytes.forget(0..file.bytes.len());
+    loaded
 }
 
 fn load_folder(folder: &Path, options: &LoadOptions<'_>) -> Result<LoadedModel, ModelError> {

@@ -102,8 +102,8 @@ pub struct PromptLogprob {
     /// Its log-probability.
     #[serde(serialize_with = "finite")]
     pub logprob: f32,
-    /// 1 is the best; `null` when the token is not among the best that were asked for.
-    pub rank: Option<usize>,
+    /// Its place among all tokens; 1 is the best.
+    pub rank: usize,
     /// Its text.
     pub decoded_token: String,
 }

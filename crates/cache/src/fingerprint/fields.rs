@@ -214,6 +214,7 @@ mod tests {
     /// Fields of routes whose answers are not cached: embeddings, scores, responses.
     const OF_OTHER_ROUTES: &[&str] = &[
         "activation",
+        "data",
         "dimensions",
         "embed_dtype",
         "encoding_format",
@@ -221,19 +222,26 @@ mod tests {
         "include",
         "input",
         "instructions",
+        "items",
         "max_output_tokens",
         "max_tool_calls",
         "normalize",
+        "queries",
         "query",
         "reasoning",
         "return_documents",
         "return_token_strs",
+        "stop_sequences",
+        "system",
+        "task",
         "text",
         "text_1",
         "text_2",
+        "thinking",
         "tokens",
         "top_n",
         "truncation",
+        "use_activation",
     ];
 
     #[test]

@@ -61,6 +61,11 @@ impl BlockPool {
         }
     }
 
+    /// Whether computed blocks are offered to others.
+    pub(crate) fn is_caching(&self) -> bool {
+        self.caching
+    }
+
     /// Blocks that can be allocated now.
     pub(crate) fn available(&self) -> usize {
         self.unused.len() + self.idle.len()

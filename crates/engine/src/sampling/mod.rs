@@ -140,6 +140,7 @@ pub(crate) fn logprob(row: &[f32], id: u32, count: usize) -> TokenLogprob {
         logprob: row
             .get(id as usize)
             .map_or(f32::NEG_INFINITY, |score| score - total),
+        rank: scores::rank(row, id),
         top: scores::best_few(row, count)
             .into_iter()
             .map(|best| (best.id, best.value - total))
@@ -171,6 +172,7 @@ mod tests {
         let logprob = chosen.token.logprob.unwrap();
         assert!((logprob.logprob - 0.125f32.ln()).abs() < 1e-6);
         assert_eq!(logprob.top.iter().map(|t| t.0).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(logprob.rank, 3);
     }
 
     #[test]

@@ -92,6 +92,17 @@ pub(super) fn collect_best(row: &[f32], count: usize, found: &mut Vec<Candidate>
     }
 }
 
+/// The place that a token has among all, from 1 on, in the order of [`Candidate::order`].
+pub(crate) fn rank(row: &[f32], id: u32) -> usize {
+    let id = (id as usize).min(row.len());
+    let value = row.get(id).copied().unwrap_or(f32::NAN);
+    // No score compares with one that is not a number: such a token comes behind all that are.
+    let better = |score: f32| score > value || (value.is_nan() && !score.is_nan());
+    let before = row[..id].iter().filter(|&&s| better(s) || s == value);
+    let behind = row[id..].iter().filter(|&&s| better(s));
+    1 + before.count() + behind.count()
+}
+
 fn maximum(block: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let chunks = block.chunks_exact(LANES);
@@ -216,6 +227,12 @@ mod tests {
                 .collect();
             sorted.sort_by(Candidate::order);
             prop_assert_eq!(best(&row), sorted.first().copied());
+            for (place, candidate) in sorted.iter().enumerate() {
+                prop_assert_eq!(rank(&row, candidate.id), place + 1);
+            }
+            for id in (0..row.len()).filter(|&id| row[id].is_nan() || row[id] == f32::NEG_INFINITY) {
+                prop_assert!((sorted.len() + 1..=row.len()).contains(&rank(&row, id as u32)));
+            }
             sorted.truncate(count);
             prop_assert_eq!(best_few(&row, count), sorted);
         }

@@ -6,7 +6,8 @@
 //!    its blocks and waits to be computed again;
 //! 2. chunks of the prompts that are being read, best rank first, while rows are left;
 //! 3. waiting sequences, best rank first, while rows, places and blocks are left. Cached blocks stand
-//!    for the start of their prompt.
+//!    for the start of their prompt; one whose prompt a running sequence is just computing is passed
+//!    over until it finds those blocks in the cache.
 //!
 //! Why this always makes progress: a sequence is admitted only with blocks for all of its tokens, so
 //! only decoding asks for more; whoever asks can take from everybody of worse rank; and the best-ranked

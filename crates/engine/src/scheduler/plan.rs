@@ -1,11 +1,15 @@
 //! Filling one step.
 
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use model::BLOCK_TOKENS;
 
 use super::sequence::Rank;
 use super::{Scheduler, SeqId};
+
+/// Sequences that are passed over in one step because another computes their prompt: enough for any burst of
+/// equal prompts, and looking for them stays cheap.
+const MOST_PASSED_OVER: usize = 64;
 
 /// What a step computes, and what had to happen for it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -60,16 +64,54 @@ impl Scheduler {
             }
         }
         let short_of_blocks = plan.preempted.len() > reclaimed;
+        let mut looked_at = Bound::Unbounded;
+        let mut passed_over = 0;
         while !short_of_blocks && rows > 0 && self.running.len() < self.limits.sequences {
-            let Some(rank) = self.waiting.first().copied() else {
+            let next = self.waiting.range((looked_at, Bound::Unbounded)).next();
+            let Some(rank) = next.copied() else {
                 break;
             };
+            looked_at = Bound::Excluded(rank);
+            if self.is_under_way(rank) {
+                passed_over += 1;
+                if passed_over == MOST_PASSED_OVER {
+                    break;
+                }
+                continue;
+            }
             if !self.admit(rank, &mut plan) {
                 break;
             }
             rows -= self.put(rank, rows, &mut plan);
         }
         plan
+    }
+
+    /// Whether a running sequence, of no worse class, is about to compute at least half of what this one
+    /// lacks: then it waits for those blocks instead of computing them, too.
+    fn is_under_way(&self, rank: Rank) -> bool {
+        let Some(sequence) = self.sequences.get(&rank.id) else {
+            return false;
+        };
+        let sharable = sequence.sharable();
+        let cached = self.pool.cached_prefix(sharable).blocks;
+        let missing = sequence.tokens.len().div_ceil(BLOCK_TOKENS) - cached;
+        let Some(wanted) = sharable.get(cached..).filter(|w| w.len() * 2 >= missing) else {
+            return false;
+        };
+        self.pool.is_caching()
+            && !wanted.is_empty()
+            && self
+                .running
+                .iter()
+                .take_while(|leader| leader.priority <= rank.priority)
+                .filter_map(|leader| self.sequences.get(&leader.id))
+                .filter(|leader| leader.published <= cached)
+                .any(|leader| {
+                    let computing = leader.chain.hashes().get(cached..).unwrap_or_default();
+                    let same = wanted.iter().zip(computing).take_while(|(a, b)| a == b);
+                    same.count() * 2 >= missing
+                })
     }
 
     /// `None` when it does not run (any more).
@@ -135,15 +177,7 @@ impl Scheduler {
     /// Blocks that admitting a waiting sequence takes from those available, and cached blocks it shares.
     fn blocks_to_admit(&self, rank: Rank) -> Option<(usize, usize)> {
         let sequence = self.sequences.get(&rank.id)?;
-        // The last token is computed even if its block is cached: its scores are wanted.
-        let sharable = if sequence.reads_cache {
-            (sequence.tokens.len() - 1) / BLOCK_TOKENS
-        } else {
-            0
-        };
-        let cached = self
-            .pool
-            .cached_prefix(&sequence.chain.hashes()[..sharable]);
+        let cached = self.pool.cached_prefix(sequence.sharable());
         let all = sequence.tokens.len().div_ceil(BLOCK_TOKENS);
         Some((all - cached.blocks + cached.idle, cached.blocks))
     }
@@ -186,6 +220,9 @@ impl Scheduler {
         let Some(first) = self.waiting.first().copied() else {
             return;
         };
+        if self.is_under_way(first) {
+            return;
+        }
         let Some((needed, _)) = self.blocks_to_admit(first) else {
             return;
         };

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::blocks::{BlockTable, Chain};
+use model::BLOCK_TOKENS;
+
+use crate::blocks::{BlockHash, BlockTable, Chain};
 use crate::request::Priority;
 
 /// Names a sequence; later arrivals have larger numbers.
@@ -71,6 +73,17 @@ impl Sequence {
             cached: None,
             waits_for_leader: false,
         }
+    }
+
+    /// Names of the blocks that may come out of the cache. The last token is computed even if its block
+    /// is cached: its scores are wanted.
+    pub(super) fn sharable(&self) -> &[BlockHash] {
+        let blocks = if self.reads_cache {
+            (self.tokens.len() - 1) / BLOCK_TOKENS
+        } else {
+            0
+        };
+        &self.chain.hashes()[..blocks]
     }
 
     /// Rows to compute before the next token can be chosen.

@@ -116,6 +116,63 @@ fn blocks_are_not_shared_before_they_are_computed() {
 }
 
 #[test]
+fn equal_prompts_that_come_together_are_computed_once() {
+    let mut s = scheduler(64, 8, 100);
+    add(&mut s, prompt(0, 40));
+    add(&mut s, prompt(0, 40));
+    add(&mut s, prompt(500, 20));
+    // The third does not wait for the second.
+    assert_eq!(rows(&step(&mut s)), [(0, 0..40), (2, 0..20)]);
+    assert_eq!(rows(&step(&mut s)), [(0, 40..41), (2, 20..21), (1, 32..40)]);
+    finish(s);
+}
+
+#[test]
+fn a_short_common_start_is_not_waited_for() {
+    let mut s = scheduler(64, 8, 200);
+    add(&mut s, prompt(0, 40));
+    let mut other = prompt(0, 80);
+    other.prompt[20..].fill(9);
+    add(&mut s, other);
+    assert_eq!(rows(&step(&mut s)), [(0, 0..40), (1, 0..80)]);
+    finish(s);
+}
+
+#[test]
+fn nobody_waits_for_a_worse_class_or_for_one_that_left() {
+    let mut s = scheduler(64, 8, 100);
+    let slow = NewSequence {
+        max_chunk: 20,
+        ..prompt(0, 40)
+    };
+    let low = add(&mut s, of_class(Priority::Low, slow));
+    assert_eq!(rows(&step(&mut s)), [(0, 0..20)]);
+    let normal = add(&mut s, prompt(0, 40));
+    let follower = add(&mut s, prompt(0, 40));
+    // It shares the block that is there, but does not wait for the other one.
+    let plan = step(&mut s);
+    assert_eq!(plan.admitted[0].id, normal);
+    assert_eq!(plan.admitted[0].cached, 16);
+    s.remove(low);
+    s.remove(normal);
+    assert_eq!(step(&mut s).admitted[0].id, follower);
+    finish(s);
+}
+
+#[test]
+fn without_a_cache_nobody_waits() {
+    let limits = Limits {
+        sequences: 4,
+        rows: 100,
+    };
+    let mut s = Scheduler::new(limits, BlockPool::new(64, false, false));
+    add(&mut s, prompt(0, 40));
+    add(&mut s, prompt(0, 40));
+    assert_eq!(rows(&step(&mut s)), [(0, 0..40), (1, 0..40)]);
+    finish(s);
+}
+
+#[test]
 fn decoded_blocks_are_cached_too() {
     let mut s = scheduler(64, 4, 100);
     let first = add(&mut s, prompt(0, 10));

@@ -60,6 +60,13 @@ pub(crate) enum CommandError {
     Engine(#[from] engine::StartError),
     #[error(transparent)]
     Gateway(#[from] gateway::GatewayError),
+    #[error("cannot read the request {}: {source}", path.display())]
+    ReadRequest {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("the request cannot be explained: {why}")]
+    Request { why: String },
     #[error("the system refused: {0}")]
     System(#[from] std::io::Error),
 }

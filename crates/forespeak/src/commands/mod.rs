@@ -9,10 +9,12 @@ mod embedded;
 mod embedded;
 mod engine;
 mod error;
+mod explain;
 mod serve;
 
 pub(crate) use bench::bench;
 pub(crate) use check::check;
 pub(crate) use engine::engine;
 pub(crate) use error::CommandError;
+pub(crate) use explain::explain;
 pub(crate) use serve::serve;

@@ -101,7 +101,7 @@ fn secret(secret: &Secret) -> Option<fleet::Secret> {
 }
 
 /// Everything that a pool is started with.
-pub(super) fn pool_config(
+pub(crate) fn pool_config(
     pool: &config::Pool,
     metrics: &PlacementMetrics,
 ) -> Result<PoolConfig, FleetError> {
@@ -193,21 +193,17 @@ pub(super) fn fleet_model(
     if !named {
         names.clone_from(&learnt.names);
     }
-    let mut served = FleetModel::new(names.first()?, Arc::clone(pool));
+    let first = names.first()?;
+    let mut served = FleetModel::new(first, Arc::clone(pool));
     served.revision.clone_from(&model.revision);
-    // Workers know the names they were asked for, and only those.
-    served.upstream_name = match &model.served_as {
-        Some(name) => Some(name.clone()),
-        None if named => learnt
-            .names
-            .first()
-            .filter(|name| !names.contains(name))
-            .cloned(),
-        None => None,
+    // What the workers call it was said, or is its own name if they know it, or the first of theirs.
+    let theirs = match &model.served_as {
+        Some(name) => name,
+        None if learnt.names.contains(first) => first,
+        None => learnt.names.first().unwrap_or(first),
     };
-    if served.upstream_name.is_none() && names.len() > 1 && named {
-        served.upstream_name = Some(model.name.clone());
-    }
+    let all_theirs = !named || names.iter().all(|name| name == theirs);
+    served.upstream_name = (!all_theirs).then(|| theirs.clone());
     served.names = names;
     served.adapters = match model.loras.as_slice() {
         [] if !named => learnt.adapters.clone(),

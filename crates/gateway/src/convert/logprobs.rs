@@ -70,7 +70,7 @@ pub(crate) fn completion_logprobs(
 
 /// In vLLM's shape for prompts.
 pub(crate) fn prompt_logprobs(codec: &dyn Codec, tokens: &[Token]) -> PromptLogprobs {
-    let entry = |id: u32, logprob: f32, rank: Option<usize>| PromptLogprob {
+    let entry = |id: u32, logprob: f32, rank: usize| PromptLogprob {
         logprob,
         rank,
         decoded_token: text(codec, id),
@@ -81,11 +81,11 @@ pub(crate) fn prompt_logprobs(codec: &dyn Codec, tokens: &[Token]) -> PromptLogp
             let scored = token.logprob.as_ref()?;
             let mut places = BTreeMap::new();
             for (index, &(id, logprob)) in scored.top.iter().enumerate() {
-                places.insert(id, entry(id, logprob, Some(index + 1)));
+                places.insert(id, entry(id, logprob, index + 1));
             }
             places
                 .entry(token.id)
-                .or_insert_with(|| entry(token.id, scored.logprob, None));
+                .or_insert_with(|| entry(token.id, scored.logprob, scored.rank));
             Some(places)
         })
         .collect()

@@ -20,11 +20,12 @@ use tokio::time::Instant;
 
 use super::begin::{Begun, Leg, find_worker, out_of_time};
 use super::resume::text_to_keep;
-use super::tap::{Report, Tap};
+use super::tap::{Failure, Report, Tap};
 use super::timing::Lost;
 use crate::gateway::Gateway;
 use crate::placement::{Outcome, Reported};
 use crate::record::Record;
+use crate::route::Route;
 use crate::stages::{Prepared, SoFar};
 
 /// How often the fleet is told that an answer goes on.
@@ -88,14 +89,12 @@ pub(crate) fn answer(gateway: &Arc<Gateway>, begun: Begun, mut record: Record) -
     response
 }
 
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(sse_type()))
-}
-
-fn sse_type() -> &'static [u8] {
-    headers::EVENT_STREAM.as_bytes()
+fn is_event_stream(head: &HeaderMap) -> bool {
+    let kind = head.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| {
+        kind.as_bytes()
+            .starts_with(headers::EVENT_STREAM.as_bytes())
+    })
 }
 
 type Continuing = Pin<Box<dyn Future<Output = Result<Leg, ApiError>> + Send>>;
@@ -109,8 +108,8 @@ enum State {
     Over,
 }
 
-/// The body of an answer. Dropped before its end, the client has left: the record, the place at the worker
-/// and the connection to it go with it.
+/// The body of an answer. Dropped before its end, the client has left: the place at the worker and the
+/// connection to it go with it, and the record tells of it.
 struct Relayed {
     gateway: Arc<Gateway>,
     request: Arc<Prepared>,
@@ -202,7 +201,7 @@ impl Relayed {
         let last = self.tap.end();
         let is_cut_off = self.is_stream
             && self.status.is_success()
-            && !(self.tap.is_done() || self.tap.is_finished() || self.tap.has_failed());
+            && !(self.has_said_all() || self.tap.failure().is_some());
         if is_cut_off && self.knows_endings() {
             let why = "the stream ended before its answer did";
             let broken = super::wire::Broken::new(fleet::Fault::Reset, why);
@@ -212,23 +211,32 @@ impl Relayed {
         last
     }
 
+    /// Whether nothing of the answer itself is missing.
+    fn has_said_all(&self) -> bool {
+        let survey = &self.request.survey;
+        self.tap.is_done() || self.tap.finished() >= survey.n.max(1) * survey.prompts
+    }
+
     /// Whether streams of this route say that they are finished.
     fn knows_endings(&self) -> bool {
-        use crate::route::Route;
         matches!(self.request.route, Route::Chat | Route::Completions)
     }
 
     fn finish(&mut self) {
-        let report = self.tap.report();
+        let mut report = self.tap.report();
         if let State::Flowing(leg) = std::mem::replace(&mut self.state, State::Over) {
-            let outcome = if self.tap.has_failed() {
+            let outcome = match self.tap.failure() {
                 // It told so itself, in the middle of its answer.
-                Outcome::WorkerFault(fleet::Fault::ServerError)
-            } else if self.status.is_success() {
-                Outcome::Finished(reported(report))
-            } else {
-                Outcome::ClientFault(self.status)
+                Some(Failure::OfWorker) => Outcome::WorkerFault(fleet::Fault::ServerError),
+                Some(Failure::OfClient) => Outcome::ClientFault(StatusCode::BAD_REQUEST),
+                None if self.status.is_success() => Outcome::Finished(reported(report)),
+                None => Outcome::ClientFault(self.status),
             };
+            if self.status.is_success() {
+                // A worker that does not count is counted for.
+                let counted = leg.placement.chosen().prompt_tokens;
+                report.prompt_tokens.get_or_insert(counted);
+            }
             leg.placement.settle(outcome);
         }
         if let Some(mut record) = self.record.take() {
@@ -269,7 +277,7 @@ impl Relayed {
             self.refuse(&error);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, error));
         }
-        if self.tap.is_done() || self.tap.is_finished() {
+        if self.has_said_all() {
             // Only the good-bye is missing.
             let last = if self.tap.is_done() { &[] } else { sse::DONE };
             self.finish();
@@ -285,7 +293,7 @@ impl Relayed {
 
     fn may_continue(&self) -> bool {
         self.tap.said().is_some()
-            && !self.tap.has_failed()
+            && self.tap.failure().is_none()
             && self.continuations < MAX_CONTINUATIONS
             && self.request.model.retries.withdraw()
     }
@@ -340,6 +348,16 @@ impl Relayed {
         if let Some(mut record) = self.record.take() {
             record.relayed(self.status.as_u16(), self.tap.report(), self.tap.events());
             record.refused(error);
+        }
+    }
+}
+
+impl Drop for Relayed {
+    fn drop(&mut self) {
+        // The client has left; what it was given counts.
+        if let (Some(record), State::Flowing(leg)) = (&mut self.record, &self.state) {
+            let prompt_tokens = leg.placement.chosen().prompt_tokens;
+            record.broken_off(prompt_tokens, self.tap.events());
         }
     }
 }

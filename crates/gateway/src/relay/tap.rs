@@ -22,6 +22,7 @@ const NO_CHOICES: &[u8] = b"\"choices\":[]";
 const FINISHED: &[u8] = b"\"finish_reason\":\"";
 const ERROR: &[u8] = b"data: {\"error\"";
 const OBJECT_ERROR: &[u8] = b"data: {\"object\":\"error\"";
+const BLAMES_CLIENT: [&[u8]; 2] = [b"\"code\":4", b"\"code\": 4"];
 
 /// What an answer says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +74,14 @@ struct Said {
     text: Vec<u8>,
 }
 
+/// Whose failure an event in a stream tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A 4xx in all but name.
+    OfClient,
+    OfWorker,
+}
+
 /// What kind of answer it is.
 #[derive(Debug)]
 enum Form {
@@ -95,9 +104,10 @@ pub(crate) struct Tap {
     report: Report,
     /// Events that carried something.
     events: u64,
-    is_finished: bool,
+    /// Choices that have come to their end.
+    finished: u64,
     is_done: bool,
-    has_failed: bool,
+    failure: Option<Failure>,
     /// Events of an earlier worker whose answer is being continued.
     before: u64,
 }
@@ -126,9 +136,9 @@ impl Tap {
             form,
             report: Report::default(),
             events: 0,
-            is_finished: false,
+            finished: 0,
             is_done: false,
-            has_failed: false,
+            failure: None,
             before: 0,
         }
     }
@@ -143,9 +153,9 @@ impl Tap {
         self.before + self.events
     }
 
-    /// Whether a choice has come to its end.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.is_finished
+    /// Choices that have come to their end.
+    pub(crate) fn finished(&self) -> u64 {
+        self.finished
     }
 
     /// Whether the stream has said that it is over.
@@ -153,9 +163,9 @@ impl Tap {
         self.is_done
     }
 
-    /// Whether the worker itself has told of a failure.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
+    /// The failure that the worker itself has told of.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure
     }
 
     /// The text so far, if it was kept and nothing else was said.
@@ -245,7 +255,12 @@ impl Tap {
             return event.clone();
         }
         if event.starts_with(ERROR) || event.starts_with(OBJECT_ERROR) {
-            self.has_failed = true;
+            let blames = |mark: &&[u8]| memmem::find(event, mark).is_some();
+            self.failure = Some(if BLAMES_CLIENT.iter().any(blames) {
+                Failure::OfClient
+            } else {
+                Failure::OfWorker
+            });
             return event.clone();
         }
         if !event.starts_with(b"data:") {
@@ -257,10 +272,10 @@ impl Tap {
             read_usage(written).map(|(usage, length)| (at + USAGE.len(), length, usage))
         });
         if usage.is_none() || memmem::find(event, NO_CHOICES).is_none() {
-            let finishes = memmem::find(event, FINISHED).is_some();
-            self.is_finished |= finishes;
+            let finished = memmem::find_iter(event, FINISHED).count() as u64;
+            self.finished += finished;
             let says_nothing = listen(said, event);
-            if self.before > 0 && self.events == 0 && says_nothing && !finishes {
+            if self.before > 0 && self.events == 0 && says_nothing && finished == 0 {
                 // The next worker opens its answer anew; the client has heard that.
                 return Bytes::new();
             }
@@ -433,7 +448,7 @@ mod tests {
         let mut tap = Tap::of_stream(false, Some(TextKey::Content));
         let stream = [HELLO, LAST, COUNTED, OVER].concat();
         assert_eq!(passed(&mut tap, &stream, &[]), stream);
-        assert!(tap.is_finished() && tap.is_done() && !tap.has_failed());
+        assert!(tap.finished() == 1 && tap.is_done() && tap.failure().is_none());
         assert_eq!(tap.said(), Some(br#"He \"llo\" w"#.as_slice()));
         assert_eq!(tap.events(), 2);
         let report = Report {
@@ -467,19 +482,29 @@ mod tests {
         let mut tap = Tap::of_stream(true, Some(TextKey::Content));
         assert_eq!(passed(&mut tap, &tricky, &[]), tricky);
         assert_eq!(tap.report(), Report::default());
-        assert!(!tap.is_finished());
+        assert_eq!(tap.finished(), 0);
         assert!(tap.said().unwrap().ends_with(br"[] \\"));
     }
 
     #[test]
     fn an_error_event_is_noticed() {
-        for event in [
-            "data: {\"error\": {\"message\": \"gone\"}}\n\n",
-            "data: {\"object\":\"error\",\"message\":\"gone\"}\n\n",
+        for (event, failure) in [
+            (
+                "data: {\"error\": {\"message\": \"gone\", \"code\": 500}}\n\n",
+                Failure::OfWorker,
+            ),
+            (
+                "data: {\"error\":{\"message\":\"bad\",\"code\":400}}\n\n",
+                Failure::OfClient,
+            ),
+            (
+                "data: {\"object\":\"error\",\"message\":\"gone\"}\n\n",
+                Failure::OfWorker,
+            ),
         ] {
             let mut tap = Tap::of_stream(false, None);
             assert_eq!(passed(&mut tap, event, &[]), event);
-            assert!(tap.has_failed());
+            assert_eq!(tap.failure(), Some(failure), "{event}");
         }
     }
 

@@ -69,7 +69,8 @@ impl Wire {
             let stream = if url.port().is_some() {
                 TcpStream::connect(url.authority()).await
             } else {
-                TcpStream::connect((url.host(), HTTP_PORT)).await
+                let host = url.host().trim_matches(['[', ']']);
+                TcpStream::connect((host, HTTP_PORT)).await
             }?;
             stream.set_nodelay(true)?;
             Ok::<_, std::io::Error>(stream)

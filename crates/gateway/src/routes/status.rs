@@ -11,10 +11,18 @@ use serde::Serialize;
 use crate::gateway::Gateway;
 use crate::http_io::{json, refuse};
 use crate::metrics::to_prometheus_text;
+use crate::worker::Worker;
 
-/// The process is up.
-pub(super) async fn health() -> StatusCode {
-    StatusCode::OK
+/// The process is up, and so is what generates; if not, only a restart helps.
+pub(super) async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
+    if gateway.worker().is_none_or(Worker::is_alive) {
+        StatusCode::OK.into_response()
+    } else {
+        refuse(&ApiError::new(
+            ErrorKind::Unavailable,
+            "the engine has ended; restart the server",
+        ))
+    }
 }
 
 /// New requests are welcome.

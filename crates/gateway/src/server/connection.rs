@@ -20,6 +20,10 @@ use super::stop::StopSwitch;
 /// After so much silence the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// A client that takes nothing of what was sent to it for so long is as good as gone: what its answer holds
+/// at a worker is given back.
+const TAKES_NOTHING: Duration = Duration::from_secs(120);
+
 /// Bytes of headers: enough for long tokens, and the most that a connection holds before a request.
 const HEADER_BYTES: usize = 64 << 10;
 
@@ -94,9 +98,12 @@ impl Connection {
 
 /// Failures here cost speed, not correctness.
 fn tune(stream: &TcpStream) {
-    let tuned = stream.set_nodelay(true).and_then(|()| {
-        SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
-    });
+    let socket = SockRef::from(stream);
+    let tuned = stream
+        .set_nodelay(true)
+        .and_then(|()| socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)));
+    #[cfg(target_os = "linux")]
+    let tuned = tuned.and_then(|()| socket.set_tcp_user_timeout(Some(TAKES_NOTHING)));
     if let Err(error) = tuned {
         tracing::debug!(%error, "a socket could not be tuned");
     }

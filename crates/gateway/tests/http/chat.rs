@@ -102,6 +102,8 @@ async fn vllm_extensions_are_answered() {
     assert_eq!(prompt_logprobs.len(), PROMPT);
     assert_eq!(prompt_logprobs[0], Value::Null);
     assert!(prompt_logprobs[1]["117"]["logprob"].is_number(), "{body}");
+    // The reciter would have said something else: all but one token are equally unlikely.
+    assert_eq!(prompt_logprobs[1]["117"]["rank"], 118, "{body}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

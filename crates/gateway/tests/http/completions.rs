@@ -55,6 +55,29 @@ async fn an_echo_shows_the_prompt_and_its_logprobs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_echo_of_no_tokens_is_the_prompt_alone() {
+    let running = Setup::default().start();
+    let mut request = json!({"prompt": "xyz", "max_tokens": 0, "echo": true, "logprobs": 1});
+    let body = post(running.address, COMPLETIONS, &request).await.json();
+    let choice = &body["choices"][0];
+    assert_eq!(choice["text"], "xyz");
+    assert_eq!(choice["finish_reason"], "length");
+    assert_eq!(
+        choice["logprobs"]["tokens"].as_array().unwrap().len(),
+        3,
+        "{body}"
+    );
+    assert_eq!(body["usage"]["completion_tokens"], 0);
+    request["stream"] = json!(true);
+    let chunks = post(running.address, COMPLETIONS, &request).await.chunks();
+    let text: String = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["text"].as_str())
+        .collect();
+    assert_eq!(text, "xyz");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_text_token_ends_an_answer_unless_ignored() {
     let mut script = crate::support::script("abc");
     script.push(crate::support::END);

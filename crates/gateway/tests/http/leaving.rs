@@ -68,6 +68,17 @@ async fn a_drain_finishes_streams_and_refuses_newcomers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_engine_has_ended_is_not_healthy() {
+    let running = Setup::default().start();
+    assert_eq!(get(running.address, "/health").await.status, 200);
+    running.engine.stop();
+    crate::support::eventually("the engine has ended", || !running.engine.is_alive()).await;
+    let answer = get(running.address, "/health").await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.text().contains("restart"), "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_drain_timeout_cuts_what_is_not_finished() {
     let running = Setup {
         server: ServerConfig {

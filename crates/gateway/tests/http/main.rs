@@ -14,5 +14,6 @@ mod connections;
 mod errors;
 mod kv_events;
 mod leaving;
+mod limits;
 mod streaming;
 mod support;

@@ -22,7 +22,8 @@ fn two_tenants() -> Tenants {
         extra_fields: BTreeSet::from(["kv_transfer_params".to_owned()]),
         ..tenant("b")
     };
-    Tenants::new(vec![tenant("a"), special], &SaltSecret::from_text("s")).unwrap()
+    let secret = SaltSecret::from_text("s");
+    Tenants::new(vec![tenant("a"), special], &secret, &Tenants::default()).unwrap()
 }
 
 async fn ask(

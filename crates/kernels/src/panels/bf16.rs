@@ -14,7 +14,7 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(stretch.sums);
+    let mut sums = load_sums::<L, M>(&stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<u32>();
     for _ in 0..stretch.units {
@@ -28,5 +28,5 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
         weights = weights.add(PANEL_ROWS * PAIR_BYTES);
         x = x.add(M);
     }
-    store_sums(&sums, stretch.sums);
+    store_sums(&sums, &stretch);
 }

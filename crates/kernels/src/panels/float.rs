@@ -22,7 +22,7 @@ macro_rules! accumulate {
     ($name:ident, $load:ident, $size:literal) => {
         #[inline(always)]
         pub(super) unsafe fn $name<L: Lanes, const M: usize>(stretch: Stretch) {
-            let mut sums = load_sums::<L, M>(stretch.sums);
+            let mut sums = load_sums::<L, M>(&stretch);
             let mut weights = stretch.weights;
             let mut x = stretch.values.cast::<f32>();
             for _ in 0..stretch.units {
@@ -36,7 +36,7 @@ macro_rules! accumulate {
                 weights = weights.add(PANEL_ROWS * $size);
                 x = x.add(M);
             }
-            store_sums(&sums, stretch.sums);
+            store_sums(&sums, &stretch);
         }
     };
 }

@@ -25,13 +25,14 @@ use crate::tier::Tier;
 pub(crate) const PANEL_ROWS: usize = 32;
 /// Registers of lanes across a panel.
 const HALVES: usize = PANEL_ROWS / LANES;
-/// The widths of row tiles that kernels are compiled for.
-pub(crate) const TILE_WIDTHS: [usize; 4] = [1, 2, 4, 8];
+/// The widths of row tiles that kernels are compiled for: all that verifying a few drafts takes, so that none of its
+/// rows is padding.
+pub(crate) const TILE_WIDTHS: [usize; 7] = [1, 2, 3, 4, 5, 6, 8];
 
 /// How far ahead weights are asked for: what arrives during a trip to memory.
 pub(crate) const PREFETCH_AHEAD: usize = 4608;
 /// Below this, prefetching costs more than it brings.
-const FEWEST_ROWS_TO_PREFETCH: usize = 4;
+const FEWEST_ROWS_TO_PREFETCH: usize = 2;
 
 /// The smallest part of a panel along its inputs.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +85,7 @@ pub(crate) fn pack_row(format: Format, row: &[u8], lane: usize, panel: &mut [u8]
     }
 }
 
-/// A stretch of one panel and of one tile of rows, and where their products are added.
+/// A stretch of one panel and of one tile of rows, and where their products go.
 #[derive(Clone, Copy)]
 pub(crate) struct Stretch {
     /// The panel's bytes at the stretch's first unit.
@@ -95,8 +96,11 @@ pub(crate) struct Stretch {
     pub(crate) values: *const u8,
     /// What belongs to the rows' blocks; for the quantised formats only.
     pub(crate) factors: *const BlockFactors,
-    /// `[width][32]` sums, which the products are added to.
+    /// Where the sums go: 32 for each row of the tile, `sums_stride` apart.
     pub(crate) sums: *mut f32,
+    pub(crate) sums_stride: usize,
+    /// Whether the products are added to what stands there, instead of taking its place.
+    pub(crate) adds: bool,
     /// How far ahead weights should be asked for: [`PREFETCH_AHEAD`], or nothing if they are near already.
     pub(crate) ahead: usize,
 }
@@ -106,12 +110,18 @@ macro_rules! accumulate_for_widths {
         unsafe fn $name(tier: Tier, width: usize, stretch: Stretch) {
             $crate::tier::tiered!($($extension)? fn one(stretch: Stretch) = $kernel, 1);
             $crate::tier::tiered!($($extension)? fn two(stretch: Stretch) = $kernel, 2);
+            $crate::tier::tiered!($($extension)? fn three(stretch: Stretch) = $kernel, 3);
             $crate::tier::tiered!($($extension)? fn four(stretch: Stretch) = $kernel, 4);
+            $crate::tier::tiered!($($extension)? fn five(stretch: Stretch) = $kernel, 5);
+            $crate::tier::tiered!($($extension)? fn six(stretch: Stretch) = $kernel, 6);
             $crate::tier::tiered!($($extension)? fn eight(stretch: Stretch) = $kernel, 8);
             match width {
                 1 => one(tier, stretch),
                 2 => two(tier, stretch),
+                3 => three(tier, stretch),
                 4 => four(tier, stretch),
+                5 => five(tier, stretch),
+                6 => six(tier, stretch),
                 _ => eight(tier, stretch),
             }
         }
@@ -126,7 +136,7 @@ accumulate_for_widths!(q4_0_for_width, q4_0::accumulate);
 accumulate_for_widths!(q4_k_for_width, q4_k::accumulate);
 accumulate_for_widths!(q6_k_for_width, q6_k::accumulate);
 
-/// Adds the products of a stretch to its sums.
+/// Computes the products of a stretch.
 ///
 /// # Safety
 /// The machine must have `tier`; `width` must be one of [`TILE_WIDTHS`]; the pointers of `stretch` must be valid for
@@ -157,41 +167,35 @@ impl Stretch {
 /// The sums of a tile, in registers.
 type Tile<L, const M: usize> = [[L; HALVES]; M];
 
+/// The sums to begin with. They stay in registers for a whole stretch: sums in memory, touched once a block, would
+/// make reading the weights wait for writes to addresses that look alike.
 #[inline(always)]
-unsafe fn load_sums<L: Lanes, const M: usize>(from: *const f32) -> Tile<L, M> {
+unsafe fn load_sums<L: Lanes, const M: usize>(stretch: &Stretch) -> Tile<L, M> {
     let mut tile = [[L::splat(0.0); HALVES]; M];
-    for (r, row) in tile.iter_mut().enumerate() {
-        for (half, lanes) in row.iter_mut().enumerate() {
-            *lanes = L::load(from.add(r * PANEL_ROWS + half * LANES));
+    if stretch.adds {
+        for (r, row) in tile.iter_mut().enumerate() {
+            for (half, lanes) in row.iter_mut().enumerate() {
+                *lanes = L::load(stretch.sums.add(r * stretch.sums_stride + half * LANES));
+            }
         }
     }
     tile
 }
 
 #[inline(always)]
-unsafe fn store_sums<L: Lanes, const M: usize>(tile: &Tile<L, M>, to: *mut f32) {
+unsafe fn store_sums<L: Lanes, const M: usize>(tile: &Tile<L, M>, stretch: &Stretch) {
     for (r, row) in tile.iter().enumerate() {
         for (half, lanes) in row.iter().enumerate() {
-            lanes.store(to.add(r * PANEL_ROWS + half * LANES));
+            lanes.store(stretch.sums.add(r * stretch.sums_stride + half * LANES));
         }
     }
 }
 
-/// Adds a block's products to the sums of one row and half. The sums stay in memory: they are touched once a block,
-/// and the registers are needed for the integers.
-#[inline(always)]
-unsafe fn add_scaled<L: Lanes>(stretch: Stretch, row: usize, half: usize, dots: L::Int, scale: L) {
-    let place = stretch.sums.add(row * PANEL_ROWS + half * LANES);
-    L::int_to_float(dots)
-        .fma(scale, L::load(place))
-        .store(place);
-}
-
 /// Bytes that one group of four inputs takes for the sixteen rows of one half.
 const HALF_BYTES: usize = LANES * 4;
-/// Up to this many rows, integers for both halves fit into registers and memory is read in order. With more rows the
-/// halves take turns.
-const ROWS_FOR_BOTH_HALVES: usize = 4;
+/// Up to this many rows, integers and sums for both halves fit into registers and memory is read in order. With more
+/// rows the halves take turns.
+const ROWS_FOR_BOTH_HALVES: usize = 6;
 
 /// The bytes of one group for `H` neighbouring halves.
 #[inline(always)]

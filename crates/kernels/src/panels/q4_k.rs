@@ -3,7 +3,10 @@
 //! bits of a scale become a byte.
 
 use super::q4_0::{dot_nibbles, pack_nibbles};
-use super::{HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, opaque};
+use super::{
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, load_sums, opaque,
+    store_sums,
+};
 use crate::blocks::{BLOCK, Q4K, SUPERBLOCK};
 use crate::lanes::{LANES, Lanes};
 
@@ -44,6 +47,7 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
 /// Takes `H` halves at once.
 #[inline(always)]
 unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
+    let mut sums = load_sums::<L, M>(&stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
@@ -63,12 +67,9 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
                     let mins = mins.mul(L::load_u8(sub.add(PANEL_ROWS + half * LANES)));
                     for (r, dots) in dots.iter().enumerate() {
                         let factors = &*factors.add(r);
-                        let place = stretch.sums.add(r * PANEL_ROWS + half * LANES);
                         let scale = scales.mul(L::splat(factors.scale));
-                        let sum = mins.fma(L::splat(factors.scaled_negative_sum), L::load(place));
-                        L::int_to_float(dots[half - first])
-                            .fma(scale, sum)
-                            .store(place);
+                        let sum = mins.fma(L::splat(factors.scaled_negative_sum), sums[r][half]);
+                        sums[r][half] = L::int_to_float(dots[half - first]).fma(scale, sum);
                     }
                 }
             }
@@ -78,4 +79,5 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
         }
         weights = weights.add(UNIT.bytes);
     }
+    store_sums(&sums, &stretch);
 }

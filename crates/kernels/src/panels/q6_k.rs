@@ -4,8 +4,8 @@
 
 use super::q4_0::pack_nibbles;
 use super::{
-    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, four_bytes, load_halves,
-    opaque,
+    HALF_BYTES, HALVES, PANEL_ROWS, Stretch, Unit, four_bytes, load_halves, load_sums, opaque,
+    store_sums,
 };
 use crate::blocks::{BLOCK, Q6K, SUPERBLOCK};
 use crate::lanes::{LANES, Lanes};
@@ -21,6 +21,8 @@ pub(super) const UNIT: Unit = Unit {
 };
 /// What the file adds to every weight to make it unsigned.
 const OFFSET: i32 = 32;
+/// Fewer than for other formats: a block has two scales, and so twice the integers.
+const ROWS_FOR_BOTH_HALVES: usize = 4;
 
 pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
     let block = Q6K::decode(encoded);
@@ -79,6 +81,7 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
 /// Takes `H` halves at once.
 #[inline(always)]
 unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
+    let mut sums = load_sums::<L, M>(&stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
@@ -111,12 +114,10 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
                     let low = scale.mul(L::load_i8(block.add(half * LANES).cast()));
                     let high = scale.mul(L::load_i8(block.add(PANEL_ROWS + half * LANES).cast()));
                     for (r, dots) in dots.iter().enumerate() {
-                        let place = stretch.sums.add(r * PANEL_ROWS + half * LANES);
                         let weighted = L::int_to_float(dots[half - first][0]).mul(low);
                         let weighted = L::int_to_float(dots[half - first][1]).fma(high, weighted);
-                        weighted
-                            .fma(L::splat((*factors.add(r)).scale), L::load(place))
-                            .store(place);
+                        let scale = L::splat((*factors.add(r)).scale);
+                        sums[r][half] = weighted.fma(scale, sums[r][half]);
                     }
                 }
             }
@@ -126,4 +127,5 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
         }
         weights = weights.add(UNIT.bytes);
     }
+    store_sums(&sums, &stretch);
 }

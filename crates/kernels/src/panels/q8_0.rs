@@ -2,8 +2,8 @@
 //! weight, as in the file.
 
 use super::{
-    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, add_scaled, four_bytes,
-    load_halves, opaque,
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, four_bytes, load_halves,
+    load_sums, opaque, store_sums,
 };
 use crate::blocks::{BLOCK, Q8_0};
 use crate::lanes::{LANES, Lanes};
@@ -38,6 +38,7 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
 /// Takes `H` halves at once.
 #[inline(always)]
 unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
+    let mut sums = load_sums::<L, M>(&stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
@@ -66,7 +67,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
                 let scales = L::load_f16(weights.add(SCALES_AT + half * LANES * 2).cast());
                 for (r, dots) in dots.iter().enumerate() {
                     let scale = scales.mul(L::splat((*factors.add(r)).scale));
-                    add_scaled(stretch, r, half, dots[half - first], scale);
+                    sums[r][half] = L::int_to_float(dots[half - first]).fma(scale, sums[r][half]);
                 }
             }
         }
@@ -74,4 +75,5 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
         x = x.add(M * BLOCK);
         factors = factors.add(M);
     }
+    store_sums(&sums, &stretch);
 }

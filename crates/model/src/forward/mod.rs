@@ -215,7 +215,6 @@ impl Model {
             x,
             h,
             q,
-            kept,
             scratch,
             rows,
             ..
@@ -228,21 +227,18 @@ impl Model {
             rows,
             tables: &batch.tables,
         };
-        kept.resize(q.len(), 0.0);
-        attend(compute, scratch, cache, &attention, q, kept);
-        h.resize(x.len(), 0.0);
+        h.resize(q.len(), 0.0);
+        attend(compute, scratch, cache, &attention, q, h);
+        // The queries are done with; their buffer takes what comes out.
+        let out = q;
+        out.resize(x.len(), 0.0);
         let output = &layer.attention_output;
-        matmul(
-            compute,
-            scratch,
-            kept,
-            rows.len(),
-            &mut [product(output, h)],
-        );
+        matmul(compute, scratch, h, rows.len(), &mut [product(output, out)]);
         if let Some(bias) = &output.bias {
-            add_bias(compute, h, bias);
+            add_bias(compute, out, bias);
         }
-        add_assign(compute, x, h);
+        add_assign(compute, x, out);
+        h.resize(x.len(), 0.0);
     }
 
     fn feed_forward(&self, layer: &Layer, workspace: &mut Workspace) {

@@ -12,12 +12,13 @@ pub struct Workspace {
     pub(super) rows: Vec<AttentionRow>,
     /// The residual stream.
     pub(super) x: Vec<f32>,
-    /// Normed inputs of a part, then its outputs.
+    /// Normed inputs of a part, what attention gives, and outputs of feed-forward parts.
     pub(super) h: Vec<f32>,
+    /// Queries, then what attention adds to the stream.
     pub(super) q: Vec<f32>,
     pub(super) k: Vec<f32>,
     pub(super) v: Vec<f32>,
-    /// Rows picked out of another buffer, and what attention gives.
+    /// Rows picked out of another buffer.
     pub(super) kept: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
@@ -51,8 +52,12 @@ impl Workspace {
             row += 1;
             keep
         });
-        gather(&self.x, dim, wanted, &mut self.kept);
-        std::mem::swap(&mut self.x, &mut self.kept);
+        // Wanted rows ascend, so each moves to a place that is free.
+        for (place, &row) in wanted.iter().enumerate() {
+            let start = row as usize * dim;
+            self.x.copy_within(start..start + dim, place * dim);
+        }
+        self.x.truncate(wanted.len() * dim);
         self.h.resize(self.x.len(), 0.0);
     }
 }

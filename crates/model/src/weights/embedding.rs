@@ -1,8 +1,9 @@
 //! Rows of the embedding, read from the file when they are needed.
 //!
 //! A step needs a row for each of its tokens and nothing else, so the embedding is not packed: it
-//! stays in the mapped file and costs only the pages that were touched. Those are given back now and
-//! then, or a long run would hold the whole tensor besides the packed output matrix.
+//! stays in the mapped file and costs only the pages that were touched. Those are given back again and
+//! again, or a long run would hold the whole tensor besides the packed output matrix. The file stays in
+//! the system's cache, so reading a row anew costs about a microsecond.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,8 +11,9 @@ use kernels::dequantize;
 
 use super::checkpoint::Stored;
 
-/// Rows read between two times of giving pages back: at most as many pages, 16 MiB.
-const ROWS_KEPT: usize = 4096;
+/// Rows read between two times of giving pages back. Linux maps up to 64 KiB around a page that is touched,
+/// so this is at most 4 MiB.
+const ROWS_KEPT: usize = 64;
 
 pub(crate) struct Embedding {
     tensor: Stored,
@@ -32,11 +34,9 @@ impl Embedding {
         let columns = self.tensor.columns();
         for (&token, out) in tokens.iter().zip(out.chunks_exact_mut(columns)) {
             dequantize(self.tensor.format(), self.tensor.row(token as usize), out);
-        }
-        let read = self.rows_read.fetch_add(tokens.len(), Ordering::Relaxed);
-        if read + tokens.len() >= ROWS_KEPT {
-            self.rows_read.store(0, Ordering::Relaxed);
-            self.tensor.forget();
+            if self.rows_read.fetch_add(1, Ordering::Relaxed) % ROWS_KEPT == ROWS_KEPT - 1 {
+                self.tensor.forget();
+            }
         }
     }
 }

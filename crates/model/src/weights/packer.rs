@@ -11,6 +11,9 @@ use super::checkpoint::{Checkpoint, Stored};
 use super::names::Name;
 use super::{Progress, Quantize};
 
+/// Packed weights are larger than in their file by at most one part in so many.
+const PACKED_MORE: usize = 16;
+
 pub(super) struct Packer<'a> {
     checkpoint: &'a Checkpoint,
     config: &'a ModelConfig,
@@ -29,6 +32,8 @@ impl<'a> Packer<'a> {
         quantize: Option<Quantize>,
         progress: &'a dyn Fn(Progress<'_>),
     ) -> Result<Self, ModelError> {
+        let total = checkpoint.checked_bytes(config)?;
+        compute.expect_weights(total + total / PACKED_MORE);
         Ok(Self {
             checkpoint,
             config,
@@ -36,7 +41,7 @@ impl<'a> Packer<'a> {
             quantize,
             progress,
             done: Cell::new(0),
-            total: checkpoint.checked_bytes(config)?,
+            total,
         })
     }
 

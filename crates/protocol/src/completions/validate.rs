@@ -57,7 +57,9 @@ impl CompletionRequest {
                 "a list of token ids must not be empty",
             ));
         }
-        let mut sampling = self.sampling.validate()?;
+        // Nothing but the prompt and its log-probabilities is a sensible answer only where it is shown.
+        let fewest_tokens = if self.echo { 0 } else { 1 };
+        let mut sampling = self.sampling.validate_with(fewest_tokens)?;
         sampling
             .max_tokens
             .get_or_insert(DEFAULT_MAX_TOKENS.max(sampling.min_tokens));
@@ -109,6 +111,19 @@ mod tests {
         let asked = completion(&json!({"prompt": "a", "max_tokens": 3, "logprobs": 0})).unwrap();
         assert_eq!(asked.sampling.max_tokens, Some(3));
         assert_eq!(asked.logprobs, Some(0));
+    }
+
+    #[test]
+    fn no_tokens_at_all_may_be_asked_for_with_an_echo_only() {
+        let echoed = json!({"prompt": "a", "echo": true, "max_tokens": 0});
+        assert_eq!(completion(&echoed).unwrap().sampling.max_tokens, Some(0));
+        let error = completion(&json!({"prompt": "a", "max_tokens": 0})).unwrap_err();
+        assert_eq!(error.param(), Some("max_tokens"));
+        let contradiction = json!({"prompt": "a", "echo": true, "max_tokens": 0, "min_tokens": 1});
+        assert_eq!(
+            completion(&contradiction).unwrap_err().param(),
+            Some("min_tokens")
+        );
     }
 
     #[test]

@@ -70,13 +70,18 @@ pub struct Sampling {
 impl SamplingFields {
     /// Checks every bound.
     pub fn validate(self) -> Result<Sampling, ApiError> {
+        self.validate_with(1)
+    }
+
+    /// The same with another lower bound of `max_tokens`.
+    pub(crate) fn validate_with(self, fewest_tokens: usize) -> Result<Sampling, ApiError> {
         let max_tokens = self.max_tokens.map(|given| given.tokens);
         if let Some(given) = self.max_tokens
-            && given.tokens == 0
+            && given.tokens < fewest_tokens
         {
             return Err(ApiError::invalid(
                 given.field,
-                format!("{} must be at least 1", given.field),
+                format!("{} must be at least {fewest_tokens}", given.field),
             ));
         }
         if max_tokens.is_some_and(|most| self.min_tokens > most) {

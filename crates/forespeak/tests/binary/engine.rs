@@ -1,103 +1,15 @@
-//! The binary as people start it: what it says, what it answers, how it ends.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests fail by panicking, and clippy does not take helpers for tests"
-)]
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+//! A model in this process.
 
 use testkit::tiny_models::TinyModel;
 
-fn forespeak(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forespeak"));
-    command.args(arguments).env_remove("FORESPEAK_MODEL");
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    forespeak(arguments).output().unwrap()
-}
-
-/// A server that has said where it listens, and what it said.
-struct Server {
-    process: Child,
-    banner: String,
-    address: String,
-}
-
-impl Server {
-    fn start(command: &str, model: &Path, more: &[&str]) -> Self {
-        let mut process = forespeak(&[command, "--listen", "127.0.0.1:0", "--threads", "1"])
-            .args([
-                "--max-model-len",
-                "256",
-                "--kv-cache-memory",
-                "16MiB",
-                "--model",
-            ])
-            .arg(model)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut banner = String::new();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = loop {
-            let line = lines.next().expect("it says where it listens").unwrap();
-            banner.push_str(&line);
-            banner.push('\n');
-            if let Some((_, address)) = line.split_once("address    http://") {
-                break address.to_owned();
-            }
-        };
-        Self {
-            process,
-            banner,
-            address,
-        }
-    }
-
-    fn post(&self, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn terminate(mut self) -> Option<i32> {
-        let id = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(sent.success());
-        self.process.wait().unwrap().code()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use crate::support::{Server, run};
 
 #[test]
 fn a_gguf_file_is_served_and_sigterm_ends_it_well() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tiny-llama.gguf");
     TinyModel::default().write_gguf(&path).unwrap();
-    let server = Server::start("serve", &path, &[]);
+    let server = Server::with_model("serve", &path, &[]);
     assert!(
         server.banner.contains("serves tiny-llama"),
         "{}",
@@ -123,7 +35,7 @@ fn a_folder_is_served_as_a_worker_under_another_name() {
         "--kv-dtype",
         "int8",
     ];
-    let server = Server::start("engine", &path, &more);
+    let server = Server::with_model("engine", &path, &more);
     assert!(
         server.banner.contains("is a worker for one"),
         "{}",
