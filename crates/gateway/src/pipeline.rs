@@ -23,7 +23,7 @@ use protocol::{ApiError, headers};
 use crate::answer::answer;
 use crate::gateway::{Embedded, Gateway};
 use crate::http_io;
-use crate::recall::{BYPASS, Recollection, from_flight, from_store, recall, source, told};
+use crate::recall::{Asked, BYPASS, Recollection, from_flight, from_store, recall, source, told};
 use crate::record::Record;
 use crate::relay;
 use crate::route::Route;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, route: Route, request: Request<
     let asked: Result<Read, ApiError> = asked.await;
 
     let response = match asked {
-        Ok(read) => match recall(gateway.recall.as_ref(), route, &read).await {
+        Ok(read) => match recall(gateway.recall.as_ref(), route, Asked::from(&read)).await {
             Recollection::Hit(hit) => from_store(hit, record),
             Recollection::Ask(asking) => {
                 let mut making = Some((read, record));

@@ -33,6 +33,7 @@ use crate::http_io;
 use crate::record::Record;
 use crate::route::Route;
 use crate::stages::{Read, Server};
+use crate::tenants::Tenant;
 pub(crate) use source::source;
 
 /// The response cache and what its hits are worth.
@@ -68,8 +69,33 @@ const MISS: &str = "MISS";
 const COALESCED: &str = "COALESCED";
 pub(crate) const BYPASS: &str = "BYPASS";
 
-pub(crate) async fn recall(recall: Option<&Recall>, route: Route, read: &Read) -> Recollection {
-    let tenant = &read.identified.tenant;
+/// A request that was read, as far as the cache needs it.
+pub(crate) struct Asked<'a> {
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) server: &'a Server,
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> From<&'a Read> for Asked<'a> {
+    fn from(read: &'a Read) -> Self {
+        Self {
+            tenant: &read.identified.tenant,
+            headers: &read.identified.request.headers,
+            server: &read.server,
+            body: &read.body,
+        }
+    }
+}
+
+pub(crate) async fn recall(
+    recall: Option<&Recall>,
+    route: Route,
+    asked: Asked<'_>,
+) -> Recollection {
+    let Asked {
+        tenant, headers, ..
+    } = asked;
     let (route, policy) = match route {
         Route::Chat => (cache::Route::Chat, tenant.cache.chat),
         Route::Completions => (cache::Route::Completions, tenant.cache.completions),
@@ -78,8 +104,7 @@ pub(crate) async fn recall(recall: Option<&Recall>, route: Route, read: &Read) -
     let Some(Recall { cache, .. }) = recall else {
         return Recollection::Off;
     };
-    let headers = &read.identified.request.headers;
-    let (model, revision) = match &read.server {
+    let (model, revision) = match asked.server {
         Server::Engine(own) => (own.model.name(), own.model.revision.as_str()),
         Server::Fleet { model, .. } => {
             let name = model.names.first().map_or("", String::as_str);
@@ -100,7 +125,7 @@ pub(crate) async fn recall(recall: Option<&Recall>, route: Route, read: &Read) -
     );
     let may_ask = |name: Option<&str>| tenant.models.allow(name.unwrap_or(model));
     match cache
-        .recall(subject, &read.body, policy, directives, may_ask)
+        .recall(subject, asked.body, policy, directives, may_ask)
         .await
     {
         Recalled::Hit(hit) => Recollection::Hit(hit),

@@ -35,7 +35,9 @@ fn text(answer: &Answer) -> String {
         return content.as_str().unwrap().to_owned();
     }
     let chunks = answer.chunks();
-    let deltas = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]["content"]);
+    let deltas = chunks
+        .iter()
+        .map(|chunk| &chunk["choices"][0]["delta"]["content"]);
     deltas.filter_map(Value::as_str).collect()
 }
 
@@ -69,13 +71,27 @@ async fn a_repeat_is_answered_both_ways_whichever_way_it_was_asked_first() {
             let hit = until_hit(&running, &chat(again)).await;
             assert_eq!(text(&hit), text(&made));
             assert!(header(&hit, "age").is_some());
-            let kind = if again { "text/event-stream" } else { "application/json" };
+            let kind = if again {
+                "text/event-stream"
+            } else {
+                "application/json"
+            };
             assert_eq!(header(&hit, "content-type"), Some(kind));
         }
-        assert_eq!(counter(running.address, "vllm:prompt_tokens_total").await, 22);
+        assert_eq!(
+            counter(running.address, "vllm:prompt_tokens_total").await,
+            22
+        );
         let whole = until_hit(&running, &chat(false)).await.json();
         assert_eq!(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 22);
-        assert!(counter(running.address, "forespeak_cache_hits_total{tier=\"memory\"}").await >= 3);
+        assert!(
+            counter(
+                running.address,
+                "forespeak_cache_hits_total{tier=\"memory\"}"
+            )
+            .await
+                >= 3
+        );
     }
 }
 
@@ -103,9 +119,21 @@ async fn what_is_drawn_at_random_or_not_wanted_passes_by() {
     }
     until_hit(&running, &chat(false)).await;
     let body = chat(false).to_string();
-    let answer = post_with(running.address, CHAT, "cache-control: no-store\r\n", body.as_bytes()).await;
+    let answer = post_with(
+        running.address,
+        CHAT,
+        "cache-control: no-store\r\n",
+        body.as_bytes(),
+    )
+    .await;
     assert_eq!(header(&answer, "x-cache"), Some("BYPASS"));
-    let answer = post_with(running.address, CHAT, "x-forespeak-cache: refresh\r\n", body.as_bytes()).await;
+    let answer = post_with(
+        running.address,
+        CHAT,
+        "x-forespeak-cache: refresh\r\n",
+        body.as_bytes(),
+    )
+    .await;
     assert_eq!(header(&answer, "x-cache"), Some("MISS"));
     let context = "x-forespeak-context: docs-7\r\n";
     let answer = post_with(running.address, CHAT, context, body.as_bytes()).await;
@@ -118,9 +146,15 @@ async fn a_request_that_is_wrong_is_refused_and_not_kept() {
     let wrong = json!({"messages": [], "temperature": 0});
     for _ in 0..2 {
         let answer = post(running.address, CHAT, &wrong).await;
-        assert_eq!((answer.status, header(&answer, "x-cache")), (400, Some("MISS")));
+        assert_eq!(
+            (answer.status, header(&answer, "x-cache")),
+            (400, Some("MISS"))
+        );
     }
-    assert_eq!(counter(running.address, "forespeak_cache_stored_total").await, 0);
+    assert_eq!(
+        counter(running.address, "forespeak_cache_stored_total").await,
+        0
+    );
 }
 
 /// 200 clients ask the same at the same time, in both ways; a third of them leaves, some at once, some in the

@@ -28,7 +28,10 @@ fn chunk(choices: &Value, usage: &Value) -> String {
 /// A stream as vLLM writes it, that ends in this way.
 fn speech(finish: &str) -> Deed {
     let delta = |delta: Value, end: Value| {
-        chunk(&json!([{"index": 0, "delta": delta, "finish_reason": end}]), &Value::Null)
+        chunk(
+            &json!([{"index": 0, "delta": delta, "finish_reason": end}]),
+            &Value::Null,
+        )
     };
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12});
     let events = vec![
@@ -44,7 +47,9 @@ fn speech(finish: &str) -> Deed {
 
 fn how(answer: &Answer) -> &str {
     let mut lines = answer.head.lines();
-    lines.find_map(|line| line.strip_prefix("x-cache: ")).unwrap()
+    lines
+        .find_map(|line| line.strip_prefix("x-cache: "))
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +77,9 @@ async fn many_who_ask_the_same_reach_a_worker_once() {
     let running = caching().start(&[&worker]).await;
     let address = running.address;
     let clients: Vec<_> = (0..50)
-        .map(|number| tokio::spawn(async move { post(address, CHAT, &chat(number % 2 == 0)).await }))
+        .map(|number| {
+            tokio::spawn(async move { post(address, CHAT, &chat(number % 2 == 0)).await })
+        })
         .collect();
     let mut made = 0;
     for client in clients {
