@@ -196,6 +196,7 @@ pub(super) fn fleet_model(
     }
     let first = names.first()?;
     let mut served = FleetModel::new(first, Arc::clone(pool));
+    served.revision.clone_from(&model.revision);
     // What the workers call it was said, or is its own name if they know it, or the first of theirs.
     let theirs = match &model.served_as {
         Some(name) => name,
