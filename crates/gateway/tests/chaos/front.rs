@@ -95,7 +95,11 @@ impl Front {
     /// Requests that hold a place at a worker.
     pub(crate) fn in_flight(&self) -> u32 {
         let snapshot = self.pool.snapshot();
-        snapshot.workers().iter().map(|worker| worker.in_flight()).sum()
+        snapshot
+            .workers()
+            .iter()
+            .map(|worker| worker.in_flight())
+            .sum()
     }
 }
 
