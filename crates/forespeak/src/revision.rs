@@ -4,7 +4,6 @@
 //! revision; whoever changes a file, a template or a switch that changes answers has another. Contents are not read:
 //! gigabytes would take longer to hash than to load.
 
-use std::hash::Hasher;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -12,10 +11,10 @@ use crate::cli::ServeOptions;
 
 /// The revision of the model that is served in this process.
 pub(crate) fn revision(options: &ServeOptions) -> String {
-    let mut hasher = twox_hash::XxHash3_64::with_seed(0);
+    let mut hasher = blake3::Hasher::new();
     let mut note = |text: &str| {
-        hasher.write_usize(text.len());
-        hasher.write(text.as_bytes());
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
     };
     note(env!("CARGO_PKG_VERSION"));
     note(&format!("{:?}", options.model.quantize));
@@ -27,7 +26,7 @@ pub(crate) fn revision(options: &ServeOptions) -> String {
             None => note("bundled"),
         }
     }
-    format!("{:016x}", hasher.finish())
+    hasher.finalize().to_hex().to_string()
 }
 
 /// A file's, or each of a folder's files', name, size and time.
