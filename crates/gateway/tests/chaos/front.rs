@@ -92,14 +92,14 @@ impl Front {
         snapshot.workers().iter().filter(healthy).count()
     }
 
-    /// Requests that hold a place at a worker.
-    pub(crate) fn in_flight(&self) -> u32 {
-        let snapshot = self.pool.snapshot();
-        snapshot
-            .workers()
-            .iter()
-            .map(|worker| worker.in_flight())
-            .sum()
+    /// Whether no request waits or holds anything any more: no place, no tokens in the books.
+    pub(crate) fn is_drained(&self) -> bool {
+        let report = self.pool.report();
+        report.waiting_requests == 0
+            && report.workers.iter().all(|worker| {
+                let held = worker.ledger_tokens + worker.backlog_tokens;
+                worker.in_flight == 0 && held == 0
+            })
     }
 }
 
