@@ -87,11 +87,10 @@ fn a_system_prompt_that_chats_share_is_tokenised_once() {
     let codec = codec(None);
     let reader = reader(Some(&codec));
     let chat = |question: &str| {
-        let turns: Vec<Value> = (0..9)
-            .map(|turn| json!({"role": "user", "content": format!("{question} {turn}")}))
-            .collect();
         let system = json!({"role": "system", "content": "Hello world ".repeat(50)});
-        ask(&json!({"messages": [&[system], turns.as_slice()].concat()}))
+        let turn = |turn: usize| json!({"role": "user", "content": format!("{question} {turn}")});
+        let messages: Vec<Value> = std::iter::once(system).chain((0..9).map(turn)).collect();
+        ask(&json!({"messages": messages}))
     };
     assert_eq!(read(&reader, &chat("one")).1, How::Whole);
     assert_eq!(read(&reader, &chat("another")).1, How::Grown);
