@@ -41,6 +41,7 @@ def gateway(workers):
         yield running
     finally:
         running.stop()
+        print("".join(line for line in running.lines if " WARN " in line or " ERROR " in line))
 
 
 @pytest.fixture(scope="session")

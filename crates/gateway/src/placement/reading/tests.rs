@@ -88,9 +88,10 @@ fn a_system_prompt_that_chats_share_is_tokenised_once() {
     let reader = reader(Some(&codec));
     let chat = |question: &str| {
         let system = json!({"role": "system", "content": "Hello world ".repeat(50)});
-        let turn = |turn: usize| json!({"role": "user", "content": format!("{question} {turn}")});
-        let messages: Vec<Value> = std::iter::once(system).chain((0..9).map(turn)).collect();
-        ask(&json!({"messages": messages}))
+        let turns =
+            (0..9).map(|turn| json!({"role": "user", "content": format!("{question} {turn}")}));
+        let messages: Vec<Value> = std::iter::once(system).chain(turns).collect();
+        ask(&json!({ "messages": messages }))
     };
     assert_eq!(read(&reader, &chat("one")).1, How::Whole);
     assert_eq!(read(&reader, &chat("another")).1, How::Grown);
