@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams clean
+.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-chaos: setup ## the gateway under random faults for five minutes; prints th
 
 bench-engine: build ## the engine against llama.cpp on the same files, in the same run
 	scripts/bench/engine
+
+bench-cache: setup ## answers from the response cache over HTTP, from memory and from Redis (needs wrk)
+	scripts/bench/cache
 
 bench-kernels: setup ## matrix products against the memory roof
 	cargo bench -p forespeak-kernels --locked

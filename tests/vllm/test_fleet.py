@@ -56,13 +56,14 @@ def ask(client, messages) -> Turn:
     return Turn(worker, predicted, reported, answer.usage.prompt_tokens, answer.choices[0].message.content)
 
 
-def chat(client, subject: str) -> list[Turn]:
+def chat(client, subject: str, pause=lambda: None) -> list[Turn]:
     """A chat of ten turns, each of which sends all that was said before."""
     messages, turns = [{"role": "system", "content": f"You explain {subject} to a newcomer."}], []
     for question in QUESTIONS[:TURNS]:
         messages.append({"role": "user", "content": question})
         turns.append(ask(client, messages))
         messages.append({"role": "assistant", "content": turns[-1].text})
+        pause()
     return turns
 
 
@@ -94,8 +95,8 @@ def test_both_workers_write_what_llama_cpp_writes(workers):
             assert answer.choices[0].token_ids[:length] == run["ids"][:length], run["prompt"]
 
 
-def test_a_growing_chat_stays_where_its_prefix_is(client):
-    turns = chat(client, "Kubernetes")
+def test_a_growing_chat_stays_where_its_prefix_is(client, gateway):
+    turns = chat(client, "Kubernetes", gateway.until_idle)
     assert len({turn.worker for turn in turns}) == 1, [turn.worker for turn in turns]
     cached = [turn.reported for turn in turns]
     assert cached == sorted(cached) and cached[-1] > cached[1] > 0, cached

@@ -5,6 +5,7 @@ use gateway::tenants::{
     ANONYMOUS, DEFAULT, KeyHash, Models, SaltSecret, TenantSpec, Tenants, read_key_file,
 };
 
+use super::cache::policies;
 use crate::commands::CommandError;
 
 /// The secret that was given, or the one that lasts as long as the process.
@@ -27,16 +28,18 @@ pub(crate) fn tenants(
         _ if !config.tenants.is_empty() => config
             .tenants
             .iter()
-            .map(|tenant| spec(tenant, config.limits))
+            .map(|tenant| spec(tenant, config))
             .collect(),
         Some(path) => vec![TenantSpec {
             keys: read_key_file(path)?,
             limits,
+            cache: policies(&config.cache.rules),
             ..TenantSpec::only(DEFAULT)
         }],
         None => vec![TenantSpec {
             anonymous: true,
             limits,
+            cache: policies(&config.cache.rules),
             // Whoever is at this machine may know how it decides.
             trusted: config.server.listen.ip().is_loopback(),
             ..TenantSpec::only(ANONYMOUS)
@@ -45,7 +48,7 @@ pub(crate) fn tenants(
     Ok(Tenants::new(specs, secret, before)?)
 }
 
-fn spec(tenant: &config::Tenant, everyone: Limits) -> TenantSpec {
+fn spec(tenant: &config::Tenant, config: &Config) -> TenantSpec {
     TenantSpec {
         name: tenant.name.clone(),
         keys: tenant.keys.iter().filter_map(key_hash).collect(),
@@ -58,7 +61,8 @@ fn spec(tenant: &config::Tenant, everyone: Limits) -> TenantSpec {
         max_priority: tenant.max_priority().into(),
         trusted: tenant.trusted,
         extra_fields: tenant.extra_fields.clone(),
-        limits: limits(tenant.limits.or(everyone)),
+        limits: limits(tenant.limits.or(config.limits)),
+        cache: policies(&tenant.cache.or(&config.cache.rules)),
     }
 }
 
