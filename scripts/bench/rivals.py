@@ -25,7 +25,8 @@ CELLS = {  # how many requests, how many at once, what they are
     "400 kB": (400, 4, [*LARGE, "--no-stream"]),
 }
 WARM_UP = 200
-ROUTERS = ["direct", "forespeak", "smg", "vllm-router", "sglang-router"]
+# `forespeak` routes on token ids, `forespeak-text` on blocks of text, as it does for a model without a tokenizer.
+ROUTERS = ["direct", "forespeak", "forespeak-text", "smg", "vllm-router", "sglang-router"]
 
 
 def venv(name):
@@ -34,9 +35,9 @@ def venv(name):
 
 
 def command(router, port, urls, folder):
-    if router == "forespeak":
-        workers = [{"url": url} for url in urls]
-        return harness.forespeak(port, workers, folder, tokenizer=ROOT / "models/forespeak-draft.gguf")
+    if router.startswith("forespeak"):
+        tokenizer = None if router == "forespeak-text" else ROOT / "models/forespeak-draft.gguf"
+        return harness.forespeak(port, [{"url": url} for url in urls], folder, tokenizer=tokenizer)
     flags = ["--host", "127.0.0.1", "--port", port, "--worker-urls", *urls, "--policy", "cache_aware",
              "--prometheus-host", "127.0.0.1", "--prometheus-port", free_port()]
     flags += ["--worker-startup-check-interval", 1]
