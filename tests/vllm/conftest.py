@@ -1,6 +1,7 @@
 """Two real vLLM instances with the bundled pair, and the gateway in front of them."""
 
 import os
+import signal
 import time
 
 import pytest
@@ -10,6 +11,12 @@ import gateway as front
 from worker import SERVED_NAME, Worker
 
 SETTLE_SECONDS = 60
+
+
+def pytest_configure():
+    """Whoever ends the run early ends the servers, too: pytest tears down its fixtures on an interrupt, not on SIGTERM."""
+    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
