@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai test-vllm lint bench-engine bench-kernels clean
+.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +32,26 @@ lint: setup ## formatting, clippy with warnings denied, dependency policy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	scripts/deny
 
+test-chaos: setup ## the gateway under random faults for five minutes; prints the seed that repeats them
+	FORESPEAK_CHAOS_SECONDS=$${FORESPEAK_CHAOS_SECONDS:-300} cargo test -p forespeak-gateway --locked --test chaos -- --nocapture
+
 bench-engine: build ## the engine against llama.cpp on the same files, in the same run
 	scripts/bench/engine
 
+bench-cache: setup ## answers from the response cache over HTTP, from memory and from Redis (needs wrk)
+	scripts/bench/cache
+
 bench-kernels: setup ## matrix products against the memory roof
 	cargo bench -p forespeak-kernels --locked
+
+bench-routing: setup ## policies on mock workers: Mooncake's traces (FORESPEAK_TRACES names their folder), growing chats
+	scripts/bench/routing
+
+bench-rivals: setup ## what the gateway costs, against three other routers in front of the same workers
+	scripts/bench/rivals
+
+bench-streams: setup ## ten thousand slow streams at once
+	scripts/bench/streams
 
 clean: ## remove build outputs
 	cargo clean

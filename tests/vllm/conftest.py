@@ -1,15 +1,22 @@
 """Two real vLLM instances with the bundled pair, and the gateway in front of them."""
 
 import os
+import signal
 import time
 
 import pytest
 from openai import OpenAI
 
 import gateway as front
-from worker import Worker
+from worker import SERVED_NAME, Worker
 
 SETTLE_SECONDS = 60
+
+
+def pytest_configure():
+    """Whoever ends the run early ends the servers, too: pytest tears down its fixtures on an interrupt, not on SIGTERM."""
+    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -38,11 +45,17 @@ def gateway(workers):
         while not all(w["condition"] == "healthy" and w["metrics_age"] is not None for w in running.workers()):
             assert time.monotonic() < deadline, running.workers()
             time.sleep(0.2)
+        # A worker whose speed was never seen looks faster than these are, so each is given something to show it.
+        for worker in workers:
+            direct = OpenAI(base_url=f"{worker.url}/v1", api_key="unused", max_retries=0, timeout=900)
+            direct.completions.create(model=SERVED_NAME, prompt="A worker shows its speed. " * 20, max_tokens=32, temperature=0)
+        running.until_idle()
         yield running
     finally:
         running.stop()
+        print("".join(line for line in running.lines if " WARN " in line or " ERROR " in line))
 
 
 @pytest.fixture(scope="session")
 def client(gateway) -> OpenAI:
-    return OpenAI(base_url=f"http://{gateway.address}/v1", api_key="unused", max_retries=0, timeout=300)
+    return OpenAI(base_url=f"http://{gateway.address}/v1", api_key="unused", max_retries=0, timeout=900)

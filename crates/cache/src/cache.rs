@@ -111,15 +111,22 @@ impl Cache {
         })
     }
 
-    /// What there is for a request.
+    /// What there is for a request. `may_ask` says whether its tenant may use the model it names, today: whoever
+    /// may not is told so by whoever answers.
     pub async fn recall(
         self: &Arc<Self>,
         subject: Subject<'_>,
         body: &[u8],
         policy: Policy,
         directives: Directives,
+        may_ask: impl FnOnce(Option<&str>) -> bool,
     ) -> Recalled {
-        let plan = match self.plan(subject, body, policy, directives) {
+        let plan = self.plan(subject, body, policy, directives);
+        let plan = match plan {
+            Ok(plan) if !may_ask(plan.known.question.model.as_deref()) => Err(Bypass::NotAllowed),
+            plan => plan,
+        };
+        let plan = match plan {
             Ok(plan) => plan,
             Err(why) => {
                 self.counts.bypassed(why);
@@ -147,9 +154,10 @@ impl Cache {
             .map_err(Bypass::Unclear)?;
         let question = &known.question;
         let permit = policy.permit(question.deterministic, directives)?;
-        let slots = self
-            .epochs
-            .slots(subject.tenant, subject.model, question.context.as_deref());
+        let slots = *known.slots.get_or_init(|| {
+            let context = question.context.as_deref();
+            self.epochs.slots(subject.tenant, subject.model, context)
+        });
         let variant = known.next_variant(permit.variants);
         Ok(Plan {
             key: question.fingerprint.variant(variant),

@@ -148,11 +148,13 @@ pub enum Bypass {
     Unclear(Unclear),
     /// Too many wait for the same answer, or too much waits to be sent.
     Crowded,
+    /// The tenant may not use the model.
+    NotAllowed,
 }
 
 impl Bypass {
     /// All labels, for those who export them.
-    pub const LABELS: [&str; 11] = [
+    pub const LABELS: [&str; 12] = [
         "off",
         "asked",
         "sampled",
@@ -164,6 +166,7 @@ impl Bypass {
         "remote_content",
         "context",
         "crowded",
+        "not_allowed",
     ];
 
     /// A word for metrics: one of [`Bypass::LABELS`].
@@ -184,6 +187,7 @@ impl Bypass {
             Self::Unclear(Unclear::RemoteContent) => 8,
             Self::Unclear(Unclear::Context) => 9,
             Self::Crowded => 10,
+            Self::NotAllowed => 11,
         }
     }
 }
@@ -255,6 +259,7 @@ mod tests {
             Bypass::Unclear(Unclear::RemoteContent),
             Bypass::Unclear(Unclear::Context),
             Bypass::Crowded,
+            Bypass::NotAllowed,
         ];
         assert!(all.iter().map(|bypass| bypass.label()).eq(Bypass::LABELS));
     }

@@ -11,7 +11,9 @@ use crate::load::Context;
 use crate::nearest::suggest;
 use crate::path::Path;
 use crate::secret::Secret;
-use crate::sections::{Admin, Config, Events, Hook, Key, Model, Pool, Recycling, Tenant, Timeouts};
+use crate::sections::{
+    Admin, Cache, CacheRules, Config, Events, Hook, Key, Model, Pool, Recycling, Tenant, Timeouts,
+};
 use crate::time::Time;
 
 /// Looks at everything and gives all that is wrong.
@@ -53,6 +55,39 @@ impl Checks<'_> {
         self.models(&mut config.models, &config.pools);
         self.tenants(config);
         self.limits(&config.limits, &Path::at("limits"));
+        self.cache(&mut config.cache);
+    }
+
+    fn cache(&mut self, cache: &mut Cache) {
+        let path = Path::at("cache");
+        self.secret(&mut cache.store_url, path.key("store_url"));
+        self.secret(&mut cache.secret, path.key("secret"));
+        if cache.store.contains('@') {
+            self.tell(
+                path.key("store"),
+                "an address with a password does not stand in this file; write store_url = { env = \"NAME\" }",
+            );
+        }
+        let is_shared = !matches!(cache.store(), Cache::OFF | Cache::MEMORY);
+        if is_shared && cache.secret.is_none() {
+            self.tell(
+                path.clone(),
+                "a store that gateways share needs secret = { env = \"NAME\" }, the same for all of them",
+            );
+        }
+        self.cache_rules(&cache.rules, &path);
+    }
+
+    fn cache_rules(&mut self, rules: &CacheRules, path: &Path) {
+        if rules
+            .variants
+            .is_some_and(|count| !(1..=16).contains(&count))
+        {
+            self.tell(path.key("variants"), "write 1 to 16");
+        }
+        if let Some(ttl) = rules.ttl {
+            self.positive(ttl, path.key("ttl"));
+        }
     }
 
     fn admin(&mut self, admin: &mut Admin) {
@@ -301,6 +336,7 @@ impl Checks<'_> {
             }
         }
         self.limits(&tenant.limits, &path.key("limits"));
+        self.cache_rules(&tenant.cache, &path.key("cache"));
     }
 
     fn limits(&mut self, limits: &crate::Limits, path: &Path) {

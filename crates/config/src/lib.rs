@@ -42,8 +42,9 @@ pub use problem::{Problem, Problems};
 pub use schema::schema;
 pub use secret::Secret;
 pub use sections::{
-    Admin, Admission, Config, Dns, EngineModel, Events, Health, Hook, Key, Limits, Model, Patience,
-    Pool, Priority, Recycling, Server, Tenant, Timeouts, Worker,
+    Admin, Admission, Cache, CacheMode, CacheRules, CachedRoute, Config, Dns, EngineModel, Events,
+    Health, Hook, Key, Limits, Model, Patience, Pool, Prices, Priority, Recycling, Server, Tenant,
+    Timeouts, Worker,
 };
 pub use time::Time;
 

@@ -15,7 +15,7 @@ use crate::registry::{
     DnsSource, Registry, RegistryConfig, Snapshot, Source, follow_dns, follow_file,
 };
 use crate::scrape::{ScrapeConfig, probe_loop, scrape_loop};
-use crate::spec::WorkerSpec;
+use crate::spec::{DEFAULT_POOL, WorkerSpec};
 use crate::worker::Worker;
 use routing::WorkerId;
 
@@ -27,7 +27,7 @@ const UPDATES_WAITING: usize = 1024;
 const REAP_EVERY: Duration = Duration::from_millis(100);
 
 /// Everything the fleet can be told.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct FleetConfig {
     /// How workers are judged and how they leave.
     pub registry: RegistryConfig,
@@ -39,8 +39,24 @@ pub struct FleetConfig {
     pub workers: Vec<WorkerSpec>,
     /// A file that lists more.
     pub file: Option<String>,
+    /// The pool of those in it that name none.
+    pub file_pool: String,
     /// Names that resolve to more.
     pub dns: Vec<DnsSource>,
+}
+
+impl Default for FleetConfig {
+    fn default() -> Self {
+        Self {
+            registry: RegistryConfig::default(),
+            scrape: ScrapeConfig::default(),
+            events: EventsConfig::default(),
+            workers: Vec::new(),
+            file: None,
+            file_pool: DEFAULT_POOL.to_owned(),
+            dns: Vec::new(),
+        }
+    }
 }
 
 /// The workers, watched. Dropping it stops the watching.
@@ -70,7 +86,7 @@ impl Fleet {
         };
         let mut tasks = JoinSet::new();
         if let Some(path) = config.file {
-            tasks.spawn(follow_file(path, Arc::clone(&registry)));
+            tasks.spawn(follow_file(path, config.file_pool, Arc::clone(&registry)));
         }
         for dns in config.dns {
             tasks.spawn(follow_dns(dns, Arc::clone(&registry)));

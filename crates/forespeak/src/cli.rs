@@ -105,6 +105,8 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) fleet: FleetOptions,
     #[command(flatten)]
+    pub(crate) cache: CacheOptions,
+    #[command(flatten)]
     pub(crate) model: ModelOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
@@ -180,6 +182,18 @@ pub(crate) struct FleetOptions {
         env = "FORESPEAK_WORKER_KV_EVENTS"
     )]
     pub(crate) worker_kv_events: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Response cache (the same question, the same answer, at once)")]
+pub(crate) struct CacheOptions {
+    /// Where answers are kept: off, memory, or redis://host:6379 to share them between gateways (with
+    /// FORESPEAK_CACHE_SECRET set to the same for all) [default: memory; off for `forespeak engine`]
+    #[arg(long, value_name = "WHERE", env = "FORESPEAK_CACHE")]
+    pub(crate) cache: Option<String>,
+    /// Most memory for it, such as 256MiB; 0 with Redis keeps nothing here [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "FORESPEAK_CACHE_MEMORY")]
+    pub(crate) cache_memory: Option<ByteSize>,
 }
 
 #[derive(Debug, Args)]

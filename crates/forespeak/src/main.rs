@@ -10,6 +10,8 @@ mod load;
 mod logging;
 #[cfg(feature = "engine")]
 mod machine;
+#[cfg(feature = "engine")]
+mod revision;
 mod settings;
 mod signals;
 mod size;

@@ -5,13 +5,15 @@ use std::path::Path;
 use config::{Admin, Config, Events, Model, Pool, Worker};
 use fleet::DEFAULT_POOL;
 
-use crate::cli::{FleetOptions, HttpOptions, ServeOptions};
+use crate::cli::{CacheOptions, FleetOptions, HttpOptions, ServeOptions};
 use crate::commands::CommandError;
+use crate::size::ByteSize;
 
 /// Reads everything; called again by every reload.
 pub(crate) fn settings(options: &ServeOptions) -> Result<Config, CommandError> {
     let mut config = fleet_settings(&options.fleet)?;
     override_server(&mut config, &options.http);
+    override_cache(&mut config, &options.cache);
     if let Some(template) = &options.model.chat_template {
         for model in config
             .models
@@ -70,6 +72,16 @@ fn from_flags(options: &FleetOptions) -> Config {
         ..Model::default()
     });
     config
+}
+
+fn override_cache(config: &mut Config, options: &CacheOptions) {
+    if let Some(store) = &options.cache {
+        config.cache.store.clone_from(store);
+        config.cache.store_url = None;
+    }
+    if let Some(ByteSize(bytes)) = options.cache_memory {
+        config.cache.memory_bytes = bytes;
+    }
 }
 
 fn override_server(config: &mut Config, options: &HttpOptions) {

@@ -3,8 +3,8 @@
 //! ```text
 //! cargo bench -p forespeak-gateway --bench place
 //! ```
-//! The last lines say why decisions are made under a lock and not by a task that owns the books: asking a
-//! task and hearing its answer costs as much by itself, with nothing decided.
+//! The last line is what a task that owned the books would cost on top of a decision, at the least: the way
+//! there and back, with nothing decided and nobody else asking.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 #![allow(
     clippy::unwrap_used,

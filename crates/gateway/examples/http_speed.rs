@@ -82,6 +82,7 @@ fn start(path: PathBuf, threads: usize) -> Outcome<(Arc<Engine>, ServedModel)> {
         ..EngineConfig::default()
     };
     let served = ServedModel {
+        revision: String::new(),
         names: vec!["model".to_owned()],
         max_model_len: config.max_model_len,
         codec: Arc::new(ModelCodec::new(Arc::clone(&tokenizer), template)),

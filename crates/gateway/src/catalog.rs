@@ -15,6 +15,8 @@ pub struct FleetModel {
     pub adapters: Vec<String>,
     /// What the workers call it; `None` if they know the names above.
     pub upstream_name: Option<String>,
+    /// Which weights and settings are behind its name; answers of another revision are not recalled.
+    pub revision: String,
     /// Most tokens of prompt and answer together, if known.
     pub max_model_len: Option<usize>,
     /// Whether the workers schedule by priority. vLLM refuses the field if it was not started so.
@@ -33,6 +35,7 @@ impl FleetModel {
             names: vec![name.into()],
             adapters: Vec::new(),
             upstream_name: None,
+            revision: String::new(),
             max_model_len: None,
             forwards_priority: false,
             timeouts: RelayTimeouts::default(),

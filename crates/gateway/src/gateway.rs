@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use cache::Cache;
 
 use crate::catalog::Catalog;
 use crate::metrics::HttpMetrics;
 use crate::placement::PlacementMetrics;
+use crate::recall::{Prices, Recall};
 use crate::relay::Relay;
 use crate::tenants::{Tenant, Tenants};
 use crate::traffic::Traffic;
@@ -21,6 +23,8 @@ pub struct ServedModel {
     pub names: Vec<String>,
     /// Most tokens of prompt and answer together.
     pub max_model_len: usize,
+    /// Which weights and settings are behind its name; answers of another revision are not recalled.
+    pub revision: String,
     /// Its language.
     pub codec: Arc<dyn Codec>,
 }
@@ -53,6 +57,7 @@ pub struct Gateway {
     pub(crate) metrics: HttpMetrics,
     pub(crate) traffic: Traffic,
     pub(crate) created: u64,
+    pub(crate) recall: Option<Recall>,
     draining: AtomicBool,
 }
 
@@ -79,7 +84,17 @@ impl Gateway {
             relay,
             traffic: Traffic::default(),
             created: unix_seconds(),
+            recall: None,
             draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The same with a memory for answers.
+    #[must_use]
+    pub fn with_cache(self, cache: Arc<Cache>, prices: Prices) -> Self {
+        Self {
+            recall: Some(Recall { cache, prices }),
+            ..self
         }
     }
 

@@ -1,12 +1,12 @@
 //! The way of a request, from top to bottom.
 //!
 //! ```text
-//! receive -> identify -> read -> its model is served
-//! (its id)   (tenant)    (body)    here:      validate -> tokenize -> dispatch -> answer
-//!                                             (bounds)    (template)  (engine)    (SSE or JSON)
-//!                                  elsewhere: prepare -> begin -> answer
-//!                                             (edits)    (place,  (piece by piece, settled at its end)
-//!                                                         relay)
+//! receive -> identify -> read -> recall -> its model is served
+//! (its id)   (tenant)    (body)  (cache)     here:      validate -> tokenize -> dispatch -> answer
+//!                                                       (bounds)    (template)  (engine)    (SSE or JSON)
+//!                                            elsewhere: prepare -> begin -> answer
+//!                                                       (edits)    (place,  (piece by piece, settled at its end)
+//!                                                                   relay)
 //! ```
 //! Every stage takes the state that the one before it made, so none can be skipped or swapped. A
 //! refusal leaves at once and is told to the client in OpenAI's shape. However a request ends, its
@@ -23,6 +23,7 @@ use protocol::{ApiError, headers};
 use crate::answer::answer;
 use crate::gateway::{Embedded, Gateway};
 use crate::http_io;
+use crate::recall::{Asked, BYPASS, Recollection, from_flight, from_store, recall, source, told};
 use crate::record::Record;
 use crate::relay;
 use crate::route::Route;
@@ -39,40 +40,79 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, route: Route, request: Request<
     let mut record = Record::new(Arc::clone(&gateway), route, Arc::clone(&id));
     let mut tenant = None;
 
-    let begun = async {
+    let asked = async {
         let identified = identify(&gateway, received)?;
         tenant = Some(Arc::clone(&identified.tenant));
         record.enter(&identified.tenant)?;
-        let read = read(&gateway, identified).await?;
-        record.reserve(read.likely_tokens())?;
-        match read.server {
-            Server::Engine(ref own) => begin_here(&Arc::clone(own), route, read).await,
-            Server::Fleet { model, survey } => {
-                let prepared = prepare(&gateway, read.identified, model, survey, read.body)?;
-                let begun = relay::begin(&gateway.relay, prepared).await?;
-                Ok(Begun::Elsewhere(Box::new(begun)))
-            }
-        }
+        read(&gateway, identified).await
     };
-    let begun: Result<Begun, ApiError> = begun.await;
+    let asked: Result<Read, ApiError> = asked.await;
 
-    let response = match begun {
-        Ok(Begun::Here(own, request)) => answer(&own, *request, record).await,
-        Ok(Begun::Elsewhere(begun)) => relay::answer(&gateway, *begun, record),
-        Ok(Begun::Answered(response)) => {
-            record.answered();
-            response
-        }
-        Err(error) => {
-            record.refused(&error);
-            http_io::refuse(&error)
-        }
+    let response = match asked {
+        Ok(read) => match recall(gateway.recall.as_ref(), route, Asked::from(&read)).await {
+            Recollection::Hit(hit) => from_store(hit, record),
+            Recollection::Ask(asking) => {
+                let mut making = Some((read, record));
+                let start = || {
+                    let making = making.take();
+                    source(async move {
+                        match making {
+                            Some((read, record)) => make(gateway, route, read, record, true).await,
+                            // A request asks once.
+                            None => Response::default(),
+                        }
+                    })
+                };
+                let answer = asking.answer(start).await;
+                from_flight(answer, making.map(|(_, record)| record))
+            }
+            Recollection::Bypass => told(make(gateway, route, read, record, false).await, BYPASS),
+            Recollection::Off => make(gateway, route, read, record, false).await,
+        },
+        Err(error) => refuse(&error, record),
     };
     let mut response = with_id(response, &id);
     if let Some(tenant) = tenant {
         tell_allowances(&tenant.allowances(Instant::now()), response.headers_mut());
     }
     response
+}
+
+/// Makes an answer. One that is to be kept must say what it cost, whether its client wants to know or not.
+async fn make(
+    gateway: Arc<Gateway>,
+    route: Route,
+    read: Read,
+    mut record: Record,
+    is_kept: bool,
+) -> Response {
+    let begun = async {
+        record.reserve(read.likely_tokens())?;
+        match read.server {
+            Server::Engine(ref own) => begin_here(&Arc::clone(own), route, read, is_kept).await,
+            Server::Fleet { model, survey } => {
+                let mut prepared = prepare(&gateway, read.identified, model, survey, read.body)?;
+                prepared.keeps_usage = is_kept;
+                let begun = relay::begin(&gateway.relay, prepared).await?;
+                Ok(Begun::Elsewhere(Box::new(begun)))
+            }
+        }
+    };
+    let begun: Result<Begun, ApiError> = begun.await;
+    match begun {
+        Ok(Begun::Here(own, request)) => answer(&own, *request, record).await,
+        Ok(Begun::Elsewhere(begun)) => relay::answer(&gateway, *begun, record),
+        Ok(Begun::Answered(response)) => {
+            record.answered();
+            response
+        }
+        Err(error) => refuse(&error, record),
+    }
+}
+
+fn refuse(error: &ApiError, mut record: Record) -> Response {
+    record.refused(error);
+    http_io::refuse(error)
 }
 
 /// A request that was taken.
@@ -83,7 +123,12 @@ enum Begun {
 }
 
 /// The engine's side of the way.
-async fn begin_here(own: &Arc<Embedded>, route: Route, read: Read) -> Result<Begun, ApiError> {
+async fn begin_here(
+    own: &Arc<Embedded>,
+    route: Route,
+    read: Read,
+    is_kept: bool,
+) -> Result<Begun, ApiError> {
     let Read {
         identified, body, ..
     } = read;
@@ -100,7 +145,10 @@ async fn begin_here(own: &Arc<Embedded>, route: Route, read: Read) -> Result<Beg
         }
         Route::Other(path) => return Err(no_such_path(path)),
     };
-    let validated = validate(own, form, identified, body).await?;
+    let mut validated = validate(own, form, identified, body).await?;
+    if let Some(options) = &mut validated.shape.stream {
+        options.include_usage |= is_kept;
+    }
     let tokenized = tokenize(own, validated).await?;
     let dispatched = dispatch(own, tokenized).await?;
     Ok(Begun::Here(Arc::clone(own), Box::new(dispatched)))

@@ -29,6 +29,8 @@ pub(crate) struct Record {
     pub(crate) usage: Usage,
     /// Where it was sent, and how much of its prompt should be cached there.
     placed: Option<(Arc<fleet::Worker>, u64)>,
+    /// What the response cache did.
+    cache: Option<&'static str>,
     status: u16,
     problem: Option<String>,
 }
@@ -45,6 +47,7 @@ impl Record {
             first_token: None,
             usage: Usage::default(),
             placed: None,
+            cache: None,
             status: CLIENT_LEFT,
             problem: None,
         }
@@ -108,6 +111,16 @@ impl Record {
         self.gateway.traffic.generated(self.usage.completion_tokens);
     }
 
+    /// Notes what the response cache did.
+    pub(crate) fn recalled(&mut self, how: &'static str) {
+        self.cache = Some(how);
+    }
+
+    /// Notes the status of an answer that was made for somebody else.
+    pub(crate) fn shared(&mut self, status: u16) {
+        self.status = status;
+    }
+
     /// Notes what was relayed to a client that left.
     pub(crate) fn broken_off(&mut self, prompt_tokens: u64, pieces: u64) {
         let report = Report {
@@ -151,6 +164,7 @@ impl Drop for Record {
             worker = self.placed.as_ref().map(|(worker, _)| worker.name()),
             predicted_cached = self.placed.as_ref().map(|(_, tokens)| tokens),
             prompt_tokens = self.usage.prompt_tokens,
+            cache = self.cache,
             cached_tokens = self.usage.cached_tokens,
             completion_tokens = self.usage.completion_tokens,
             ttft_ms = self.first_token.map(milliseconds),

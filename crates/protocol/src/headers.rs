@@ -36,6 +36,15 @@ pub const DECISION: &str = "x-forespeak-decision";
 /// In a worker's answer: it is going and wants nothing new.
 pub const DRAINING: &str = "x-forespeak-draining";
 
+/// What the response cache did: `HIT`, `MISS`, `COALESCED` or `BYPASS`.
+pub const CACHE: &str = "x-cache";
+
+/// What a client wants of the response cache: `off`, `refresh` or `on`.
+pub const CACHE_WISH: &str = "x-forespeak-cache";
+
+/// A name for the context that an answer rests on and that is not in the request: a hash of retrieved documents.
+pub const CONTEXT: &str = "x-forespeak-context";
+
 /// Media type of a stream.
 pub const EVENT_STREAM: &str = "text/event-stream";
 

@@ -92,6 +92,8 @@ pub(crate) struct Question {
     pub(crate) wants: Wants,
     /// Whether asking again would give the same answer: temperature 0, or a seed.
     pub(crate) deterministic: bool,
+    /// The model as it was asked for.
+    pub(crate) model: Option<Box<str>>,
     /// The context that is not in the request, by which answers can be invalidated.
     pub(crate) context: Option<Box<str>>,
 }
@@ -162,6 +164,7 @@ struct Reading {
     include_usage: bool,
     is_greedy: bool,
     has_seed: bool,
+    model: Option<Box<str>>,
     context: Option<Box<str>>,
 }
 
@@ -195,6 +198,7 @@ impl Reading {
                 let mut value = Value::parse(raw)?;
                 match row.name {
                     "temperature" => self.is_greedy = value.number() == Some(0.0),
+                    "model" => self.model = value.text().map(Into::into),
                     "seed" => self.has_seed = value.number().is_some(),
                     _ => {}
                 }
@@ -278,6 +282,7 @@ impl Reading {
                 include_usage: self.include_usage,
             },
             deterministic: self.is_greedy || self.has_seed,
+            model: self.model,
             context,
         })
     }

@@ -4,11 +4,12 @@
 //! reading is kept under the hash of the bytes. The hash is keyed and as wide as a fingerprint: nobody can
 //! make two bodies meet.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::{Question, Route, Subject, Unclear, recognise};
 use crate::secret::Keys;
+use crate::store::Slots;
 
 /// Bodies that are remembered. An entry is some 200 bytes, so these are a few megabytes.
 const MAX_REMEMBERED: u64 = 32 << 10;
@@ -17,6 +18,8 @@ const MAX_REMEMBERED: u64 = 32 << 10;
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) question: Question,
+    /// Where the epochs of its scopes are found.
+    pub(crate) slots: OnceLock<Slots>,
     /// Counts who asked, so that variants take turns.
     turn: AtomicU32,
 }
@@ -55,6 +58,7 @@ impl Recogniser {
         let known = recognise(&self.keys, subject, body).map(|question| {
             Arc::new(Known {
                 question,
+                slots: OnceLock::new(),
                 turn: AtomicU32::new(0),
             })
         });

@@ -197,7 +197,7 @@ pub(crate) async fn ask_as(
     start: impl FnOnce() -> Source,
 ) -> Seen {
     match cache
-        .recall(subject, body.as_bytes(), policy, directives)
+        .recall(subject, body.as_bytes(), policy, directives, |_| true)
         .await
     {
         Recalled::Hit(hit) => Seen {

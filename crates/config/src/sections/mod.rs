@@ -1,6 +1,7 @@
 //! The sections of the file, one module each. Every field's comment is its description in the schema.
 
 mod admin;
+mod cache;
 mod limits;
 mod model;
 mod pool;
@@ -11,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
+pub use cache::{Cache, CacheMode, CacheRules, CachedRoute, Prices};
 pub use limits::Limits;
 pub use model::{EngineModel, Model};
 pub use pool::{Admission, Dns, Events, Health, Hook, Patience, Pool, Recycling, Timeouts, Worker};
@@ -38,4 +40,6 @@ pub struct Config {
     pub tenants: Vec<Tenant>,
     /// What every tenant may use that has no limits of its own.
     pub limits: Limits,
+    /// Answers that are given again to whoever asks the same.
+    pub cache: Cache,
 }

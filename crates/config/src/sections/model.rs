@@ -22,6 +22,9 @@ pub struct Model {
     pub chat_template: Option<PathBuf>,
     /// Most tokens of prompt and answer together, where the workers do not say.
     pub max_model_len: Option<usize>,
+    /// Which weights and settings are behind its name. Change it with them, and answers of the old ones are no longer
+    /// recalled.
+    pub revision: String,
     /// Adapters on top of it that the workers have loaded, by the names they have there.
     pub loras: Vec<String>,
     /// Serve it in this process instead of from a pool. At most one model can be.

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::cache::CacheRules;
 use super::limits::Limits;
 use crate::secret::{NOT_HERE, Secret};
 
@@ -56,6 +57,8 @@ pub struct Tenant {
     pub extra_fields: BTreeSet<String>,
     /// How much it may use; gaps are filled from the section `limits`.
     pub limits: Limits,
+    /// Which of its answers are kept; gaps are filled from the section `cache`.
+    pub cache: CacheRules,
 }
 
 impl Tenant {

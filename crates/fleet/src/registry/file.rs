@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Registry, Source};
 use crate::error::FleetError;
-use crate::spec::{WorkerSpec, WorkerUrl};
+use crate::spec::{DEFAULT_POOL, WorkerSpec, WorkerUrl};
 
 /// The largest file read: a thousand workers with everything there is to say about them.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -81,8 +81,16 @@ async fn read(path: &Path, bytes: u64) -> Result<Vec<WorkerSpec>, String> {
     parse_worker_file(&text)
 }
 
+/// Workers that name no pool belong to that of whoever reads the file.
+fn of_pool(mut specs: Vec<WorkerSpec>, pool: &str) -> Vec<WorkerSpec> {
+    for spec in specs.iter_mut().filter(|spec| spec.pool == DEFAULT_POOL) {
+        pool.clone_into(&mut spec.pool);
+    }
+    specs
+}
+
 /// Keeps the registry in step with a file for as long as it is polled.
-pub(crate) async fn follow_file(path: String, registry: Arc<Registry>) {
+pub(crate) async fn follow_file(path: String, pool: String, registry: Arc<Registry>) {
     let source = Source::File(path.clone());
     let mut seen: Option<Result<Stamp, String>> = None;
     loop {
@@ -97,6 +105,7 @@ pub(crate) async fn follow_file(path: String, registry: Arc<Registry>) {
                 why,
             });
             let outcome = outcome
+                .map(|specs| of_pool(specs, &pool))
                 .and_then(|specs| registry.assign(&source, specs, Instant::now().into_std()));
             match outcome {
                 Ok(()) => tracing::info!(%path, "took the workers from the file"),

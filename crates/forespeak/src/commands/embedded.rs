@@ -14,6 +14,7 @@ use crate::banner::{Banner, Role};
 use crate::cli::{KvDtype, KvEventOptions, ServeOptions};
 use crate::load::{Loaded, load};
 use crate::machine::available_memory;
+use crate::revision::revision;
 use crate::size::ByteSize;
 use crate::sizing::{KvNeeds, kv_blocks, step_tokens};
 
@@ -187,6 +188,7 @@ fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Ow
         engine: Arc::new(engine),
         model: ServedModel {
             names,
+            revision: revision(options),
             max_model_len,
             codec: Arc::new(ModelCodec::new(tokenizer, template)),
         },

@@ -22,6 +22,13 @@ pub(crate) enum CommandError {
     WorkersOfAWorker,
     #[error("{0}")]
     Config(config::Problems),
+    #[error(
+        "a cache that gateways share needs a secret, the same for all of them; set FORESPEAK_CACHE_SECRET, or \
+         [cache] secret in the configuration"
+    )]
+    NoCacheSecret,
+    #[error(transparent)]
+    Cache(#[from] cache::AddressError),
     #[error(transparent)]
     Fleet(#[from] fleet::FleetError),
     #[error("{failures} checks failed")]

@@ -16,7 +16,7 @@ use crate::cli::ServeOptions;
 use crate::settings::settings;
 use crate::signals::{pull_on_signals, reload_on_hangup};
 use crate::status_line;
-use crate::wiring::{Live, salt_secret, tenants};
+use crate::wiring::{Live, open_cache, prices, salt_secret, tenants};
 
 /// Threads that carry connections beside an engine. One writes far more than the engine can generate; the cores
 /// belong to the arithmetic.
@@ -36,7 +36,11 @@ pub(crate) fn serve(options: Box<ServeOptions>) -> Result<(), CommandError> {
 }
 
 pub(super) fn run(options: Box<ServeOptions>, role: Role) -> Result<(), CommandError> {
-    let config = settings(&options)?;
+    let mut config = settings(&options)?;
+    if role == Role::Worker && options.cache.cache.is_none() {
+        // Whoever stands in front of a worker has a cache of its own.
+        config::Cache::OFF.clone_into(&mut config.cache.store);
+    }
     let beside_engine = needs_engine(&config);
     let made_up = SaltSecret::random();
     let tenants = match role {
@@ -94,6 +98,10 @@ async fn answer(
     let (gateway, _publisher) = match own {
         Some(own) => own.gateway(tenants, &mut banner).await?,
         None => (Gateway::in_front_of(Catalog::default(), tenants), None),
+    };
+    let gateway = match open_cache(&config)? {
+        Some(cache) => gateway.with_cache(cache, prices(&config)),
+        None => gateway,
     };
     let gateway = Arc::new(gateway);
     let stop = StopSwitch::new();

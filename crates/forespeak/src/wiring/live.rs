@@ -171,7 +171,9 @@ impl Live {
     }
 
     fn replace_tenants(&self, old: &Config, new: &Config, tenants: Tenants) -> Option<String> {
-        let changed = old.tenants != new.tenants || old.limits != new.limits;
+        let changed = old.tenants != new.tenants
+            || old.limits != new.limits
+            || old.cache.rules != new.cache.rules;
         self.gateway.replace_tenants(tenants);
         changed.then(|| "tenants and limits are new".to_owned())
     }
@@ -283,6 +285,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     for (differs, what) in [
         (old.server != new.server, "[server]"),
         (old.admin != new.admin, "[admin]"),
+        (stores(old) != stores(new), "where [cache] keeps answers"),
         (engines(old) != engines(new), "a model's engine"),
     ] {
         if differs {
@@ -290,6 +293,10 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         }
     }
     told
+}
+
+fn stores(config: &Config) -> (&str, u64) {
+    (config.cache.store(), config.cache.memory_bytes)
 }
 
 fn engines(config: &Config) -> Vec<&config::EngineModel> {

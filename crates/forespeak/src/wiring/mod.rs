@@ -4,14 +4,17 @@
 //! tenants   sections `tenants` and `limits`      -> gateway::tenants::Tenants
 //! pools     a section of `pools` and its model   -> a running placement::Pool
 //! learn     workers                              -> the names of their models
+//! cache     section `cache`                      -> the response cache and who may use it how
 //! live      all of it, running, and replaced part by part at a reload
 //! ```
 
+mod cache;
 mod learn;
 mod live;
 mod pools;
 mod tenants;
 
+pub(crate) use cache::{open_cache, prices};
 pub(crate) use learn::{Learnt, ask_for_models};
 pub(crate) use live::Live;
 pub(crate) use pools::{codec_of, model_of, pool_config, worker_spec};

@@ -122,6 +122,7 @@ pub(crate) fn pool_config(
         },
         workers: workers(pool)?,
         file: pool.file.as_ref().map(|path| path.display().to_string()),
+        file_pool: pool.name.clone(),
         dns: pool
             .dns
             .iter()
@@ -195,6 +196,7 @@ pub(super) fn fleet_model(
     }
     let first = names.first()?;
     let mut served = FleetModel::new(first, Arc::clone(pool));
+    served.revision.clone_from(&model.revision);
     // What the workers call it was said, or is its own name if they know it, or the first of theirs.
     let theirs = match &model.served_as {
         Some(name) => name,

@@ -5,6 +5,7 @@ use gateway::tenants::{
     ANONYMOUS, DEFAULT, KeyHash, Models, SaltSecret, TenantSpec, Tenants, read_key_file,
 };
 
+use super::cache::policies;
 use crate::commands::CommandError;
 
 /// The secret that was given, or the one that lasts as long as the process.
@@ -27,16 +28,18 @@ pub(crate) fn tenants(
         _ if !config.tenants.is_empty() => config
             .tenants
             .iter()
-            .map(|tenant| spec(tenant, config.limits))
+            .map(|tenant| spec(tenant, config))
             .collect(),
         Some(path) => vec![TenantSpec {
             keys: read_key_file(path)?,
             limits,
+            cache: policies(&config.cache.rules),
             ..TenantSpec::only(DEFAULT)
         }],
         None => vec![TenantSpec {
             anonymous: true,
             limits,
+            cache: policies(&config.cache.rules),
             // Whoever is at this machine may know how it decides.
             trusted: config.server.listen.ip().is_loopback(),
             ..TenantSpec::only(ANONYMOUS)
@@ -45,7 +48,7 @@ pub(crate) fn tenants(
     Ok(Tenants::new(specs, secret, before)?)
 }
 
-fn spec(tenant: &config::Tenant, everyone: Limits) -> TenantSpec {
+fn spec(tenant: &config::Tenant, config: &Config) -> TenantSpec {
     TenantSpec {
         name: tenant.name.clone(),
         keys: tenant.keys.iter().filter_map(key_hash).collect(),
@@ -58,7 +61,8 @@ fn spec(tenant: &config::Tenant, everyone: Limits) -> TenantSpec {
         max_priority: tenant.max_priority().into(),
         trusted: tenant.trusted,
         extra_fields: tenant.extra_fields.clone(),
-        limits: limits(tenant.limits.or(everyone)),
+        limits: limits(tenant.limits.or(config.limits)),
+        cache: policies(&tenant.cache.or(&config.cache.rules)),
     }
 }
 
@@ -103,7 +107,9 @@ mod tests {
     fn a_tenant_is_known_by_its_hashed_key() {
         // printf %s secret | sha256sum
         let tenants = of(
-            "[[tenants]]\nname = \"t\"\nkeys = [{ sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\" }]\nmodels = [\"m\"]\n",
+            "[[tenants]]\nname = \"t\"\nkeys = [{ sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\" }]\nmodels = [\"m\"]\n\
+             [[pools]]\nname = \"p\"\nworkers = [{ url = \"http://127.0.0.1:1\" }]\n\
+             [[models]]\nname = \"m\"\npool = \"p\"\n",
         );
         let tenant = tenants.identify(Some("secret")).unwrap();
         assert!(tenant.models.allow("m") && !tenant.models.allow("n"));

@@ -135,6 +135,21 @@ fn workers_that_come_later_are_learnt_from() {
 }
 
 #[test]
+fn a_watched_file_brings_workers() {
+    let workers = Workers::start(1);
+    let file = File::new("[[pools]]\nname = \"main\"\nfile = \"workers.json\"\n");
+    let list = file.folder.path().join("workers.json");
+    let server = serve(&file.path());
+    std::fs::write(list, format!("[{:?}]", workers.mocks[0].url())).unwrap();
+    eventually("the worker's model is served", || {
+        server
+            .post(CHAT, &chat("mock", "x"))
+            .starts_with("HTTP/1.1 200")
+            .then_some(())
+    });
+}
+
+#[test]
 fn tenants_have_keys_models_and_limits() {
     let workers = Workers::start(1);
     let url = workers.mocks[0].url();

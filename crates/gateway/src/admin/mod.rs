@@ -10,10 +10,13 @@
 //! GET    /admin/tenants                who asks, and what is left of their limits
 //! GET    /admin/config                 the configuration in force, without its secrets
 //! POST   /admin/reload                 reads the configuration again
+//! GET    /admin/cache                  what the response cache holds and has done
+//! POST   /admin/cache/invalidate       {"all": true}, {"tenant": …}, {"model": …} or {"tenant": …, "context": …}
 //! ```
 //! Never on the clients' address, and on loopback unless there is a key. What a browser sends is refused where there
 //! is none: a web page must not be able to reload a gateway by guessing its port.
 
+mod cached;
 mod guard;
 mod routes;
 mod server;

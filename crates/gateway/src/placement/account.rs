@@ -27,6 +27,10 @@ pub(super) struct Account {
     pub(super) engine_block_tokens: u64,
     /// Prompts with something new in them that were sent there since its last KV event.
     pub(super) unannounced: u32,
+    /// Prompts it announced without a cache salt since it last announced one with.
+    pub(super) unsalted: u32,
+    /// Whether it was ever sent a salted prompt.
+    pub(super) sent_salted: bool,
     /// When its events were last known to come in, or it was met.
     pub(super) events_heard: Duration,
     pub(super) events_missing: bool,
@@ -45,6 +49,8 @@ impl Account {
             capacity_tokens: None,
             engine_block_tokens: 1,
             unannounced: 0,
+            unsalted: 0,
+            sent_salted: false,
             events_heard: now,
             events_missing: false,
         }

@@ -37,6 +37,8 @@ pub(super) struct Now {
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) tenant: Arc<str>,
+    /// Whether it goes to the worker with a cache salt.
+    pub(super) is_salted: bool,
     pub(super) prompt: Arc<Prompt>,
     pub(super) max_tokens: Option<u64>,
     pub(super) answers: u32,
@@ -263,6 +265,7 @@ impl Books {
         let account = self.account_mut(view.id)?;
         let ticket = account.ledger.reserve(demand, now.since_start);
         account.claimed_tokens += claimed_tokens;
+        account.sent_salted |= wanted.is_salted;
         let predicted_cached = whole_blocks(
             matched.min(request.prompt_tokens.saturating_sub(1)),
             account.engine_block_tokens,

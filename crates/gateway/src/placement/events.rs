@@ -26,6 +26,10 @@ const DISCONNECTED_FOR: Duration = Duration::from_secs(5);
 /// Prompts with new blocks after which a worker must have announced something.
 const SILENT_PROMPTS: u32 = 8;
 
+/// Prompts in a row announced without the cache salts that we sent: the worker's version does not tell
+/// them, and nothing it says can be found again.
+const UNSALTED_PROMPTS: u32 = 8;
+
 /// And the time for it: a long prefill announces nothing before its first step ends.
 const SILENT_FOR: Duration = Duration::from_secs(30);
 
@@ -58,6 +62,11 @@ fn take_in(shared: &Shared, seed: KeySeed, worker: WorkerId, event: &KvEvent) {
     let mut desk = shared.desk();
     if let Some(account) = desk.books.account_mut(worker) {
         account.unannounced = 0;
+        match event {
+            KvEvent::Stored(stored) if names(stored).next().is_some() => account.unsalted = 0,
+            KvEvent::Stored(stored) if stored.parent_block_hash.is_none() => account.unsalted += 1,
+            _ => {}
+        }
     }
     let index = &mut desk.books.index;
     match event {
@@ -80,20 +89,20 @@ fn take_in(shared: &Shared, seed: KeySeed, worker: WorkerId, event: &KvEvent) {
 /// Salt and adapter of a prompt's first block. vLLM names both without saying which is which, the
 /// adapter first; as we send a salt with everything, a single name is the salt.
 fn root(seed: KeySeed, stored: &BlockStored) -> Root {
-    let mut names = stored
-        .extra_keys
-        .first()
-        .into_iter()
-        .flatten()
-        .filter_map(|key| match key {
-            ExtraKey::Text(name) => Some(name.as_str()),
-            ExtraKey::Placed(..) | ExtraKey::Unknown => None,
-        });
-    let (first, last) = (names.next(), names.next_back());
-    match (first, last) {
+    let mut names = names(stored);
+    match (names.next(), names.next_back()) {
         (Some(adapter), Some(salt)) => Root::new(seed, salt, Some(adapter)),
         (salt, _) => Root::new(seed, salt.unwrap_or_default(), None),
     }
+}
+
+/// What the first of these blocks is told apart by besides its tokens.
+fn names(stored: &BlockStored) -> impl DoubleEndedIterator<Item = &str> {
+    let keys = stored.extra_keys.first().into_iter().flatten();
+    keys.filter_map(|key| match key {
+        ExtraKey::Text(name) => Some(name.as_str()),
+        ExtraKey::Placed(..) | ExtraKey::Unknown => None,
+    })
 }
 
 /// Watches that events come, for as long as it is polled.
@@ -109,31 +118,29 @@ pub(super) async fn watch(shared: Arc<Shared>) {
             desk.books.catch_up(&fleet, now);
             desk.books.look_for_silence(knows_tokens, now)
         };
-        for (worker, missing) in changed {
+        for (worker, flaw) in changed {
             let (pool, worker) = (&*shared.pool, worker.name());
-            if missing && !knows_tokens {
-                tracing::warn!(
+            match flaw {
+                Some(why) => tracing::warn!(
                     pool,
                     worker,
-                    "kv events are of no use without the model's tokenizer: name it in the pool's configuration"
-                );
-            } else if missing {
-                tracing::warn!(
-                    pool,
-                    worker,
-                    "kv events are missing: routing to this worker goes by what was sent there; check its --kv-events-config"
-                );
-            } else {
-                tracing::info!(pool, worker, "kv events are coming in");
+                    why,
+                    "no use of kv events: routing to this worker goes by what was sent there"
+                ),
+                None => tracing::info!(pool, worker, "kv events are coming in"),
             }
         }
     }
 }
 
 impl Books {
-    /// Decides for every worker what its cache is known by; returns those whose events went missing or
-    /// came back.
-    fn look_for_silence(&mut self, knows_tokens: bool, now: Now) -> Vec<(Arc<Worker>, bool)> {
+    /// Decides for every worker what its cache is known by; returns those for which that has changed, and
+    /// what is wrong with their events.
+    fn look_for_silence(
+        &mut self,
+        knows_tokens: bool,
+        now: Now,
+    ) -> Vec<(Arc<Worker>, Option<&'static str>)> {
         let mut changed = Vec::new();
         let (accounts, index) = self.accounts_and_index();
         for account in accounts {
@@ -151,18 +158,26 @@ impl Books {
                 .and_then(|known| known.last_event);
             let silent = account.unannounced >= SILENT_PROMPTS
                 && last_event.is_none_or(|last| since(last) > SILENT_FOR);
-            let missing = !knows_tokens || silent || since(account.events_heard) > DISCONNECTED_FOR;
-            if account.events_missing != missing {
-                changed.push((Arc::clone(worker), missing));
-            } else if connected && account.source == Source::Expectation && !missing {
-                changed.push((Arc::clone(worker), false));
-            }
-            account.events_missing = missing;
-            let source = if missing || !connected {
-                Source::Expectation
+            let flaw = if !knows_tokens {
+                Some("the model's tokenizer is not known here: name it in the configuration")
+            } else if since(account.events_heard) > DISCONNECTED_FOR {
+                Some("nobody answers at their endpoint: check the worker's --kv-events-config")
+            } else if silent {
+                Some("none come although prompts are sent: check the worker's --kv-events-config")
+            } else if account.sent_salted && account.unsalted >= UNSALTED_PROMPTS {
+                Some("they do not tell cache salts: use a newer version of the worker")
             } else {
-                Source::Events
+                None
             };
+            let source = match (flaw, connected) {
+                (Some(_), _) => Source::Expectation,
+                (None, true) => Source::Events,
+                (None, false) => account.source,
+            };
+            if account.events_missing != flaw.is_some() || account.source != source {
+                account.events_missing = flaw.is_some();
+                changed.push((Arc::clone(worker), flaw));
+            }
             if account.source != source {
                 account.source = source;
                 let block_tokens = index.block_tokens() as u64;

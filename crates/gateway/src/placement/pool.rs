@@ -171,6 +171,7 @@ impl Pool {
         let first_key = prompt.keys.first().map_or(0, |key| key.0);
         let wanted = Wanted {
             tenant: Arc::clone(&ask.tenant),
+            is_salted: !ask.salt.is_empty(),
             max_tokens: ask.max_tokens,
             answers: ask.answers,
             priority: ask.priority,

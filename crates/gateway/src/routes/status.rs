@@ -56,6 +56,9 @@ pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>, headers: Header
     if !gateway.catalog().is_empty() {
         gateway.placement_metrics().encode(&mut text);
     }
+    if let Some(recall) = &gateway.recall {
+        recall.encode(&mut text);
+    }
     text.push_str("# EOF\n");
     let wants_openmetrics = headers
         .get(header::ACCEPT)

@@ -42,6 +42,8 @@ pub(crate) struct Prepared {
     pub(crate) ask: Ask,
     /// What the worker calls the model, where that is not what the client said.
     upstream_name: Option<String>,
+    /// Whether the usage at the end of a stream is for more than the client.
+    pub(crate) keeps_usage: bool,
     pub(crate) trace: Vec<(http::HeaderName, http::HeaderValue)>,
 }
 
@@ -104,6 +106,7 @@ pub(crate) fn prepare(
         body,
         ask,
         upstream_name,
+        keeps_usage: false,
         trace,
     })
 }
@@ -156,7 +159,7 @@ impl Prepared {
 
     /// Whether the usage at the end of the stream is there for us alone.
     pub(crate) fn hides_usage(&self) -> bool {
-        self.asks_for_usage() && !self.survey.include_usage
+        !self.keeps_usage && self.asks_for_usage() && !self.survey.include_usage
     }
 
     /// Without it nobody knows what a streamed answer cost.

@@ -29,4 +29,4 @@ pub use key_file::read_key_file;
 pub use key_hash::KeyHash;
 pub use meter::{Allowances, Pass};
 pub use salt::SaltSecret;
-pub use tenant::{ANONYMOUS, DEFAULT, Limits, Models, Tenant, TenantSpec};
+pub use tenant::{ANONYMOUS, CachePolicies, DEFAULT, Limits, Models, Tenant, TenantSpec};

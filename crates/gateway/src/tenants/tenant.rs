@@ -69,6 +69,17 @@ pub struct TenantSpec {
     pub extra_fields: BTreeSet<String>,
     /// How much it may ask for.
     pub limits: Limits,
+    /// Which of its answers are kept.
+    pub cache: CachePolicies,
+}
+
+/// Which answers are kept, by route.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CachePolicies {
+    /// Of chats.
+    pub chat: cache::Policy,
+    /// Of completions.
+    pub completions: cache::Policy,
 }
 
 impl TenantSpec {
@@ -101,6 +112,8 @@ pub struct Tenant {
     pub extra_fields: BTreeSet<String>,
     /// How much it may ask for.
     pub limits: Limits,
+    /// Which of its answers are kept.
+    pub cache: CachePolicies,
     meter: Arc<Meter>,
 }
 
@@ -117,6 +130,7 @@ impl Tenant {
             trusted: spec.trusted,
             extra_fields: spec.extra_fields,
             limits: spec.limits,
+            cache: spec.cache,
             meter: meter.unwrap_or_else(|| Meter::new(Instant::now())),
         }
     }

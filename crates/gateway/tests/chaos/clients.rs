@@ -63,14 +63,22 @@ pub(crate) fn ask_until(address: SocketAddr, lasting: Duration, seed: u64) -> Ve
 
 async fn ask(pool: &Pool, rng: &mut Rng) -> Told {
     let group = rng.between(0, 6);
-    let question = format!("{}\n{}", "of the ".repeat(40 + 10 * group as usize), rng.next_u64());
+    let question = format!(
+        "{}\n{}",
+        "of the ".repeat(40 + 10 * group as usize),
+        rng.next_u64()
+    );
     let most = rng.between(1, 80);
     let stream = rng.unit() < 0.8;
     let leave_after = (stream && rng.unit() < 0.15).then(|| rng.between(1, most) as u32);
     let (path, mut body, prompt) = if rng.unit() < 0.7 {
         let messages = json!([{"role": "user", "content": question}]);
         let prompt = Vocabulary::Words.render(messages.as_array().unwrap(), false);
-        ("/v1/chat/completions", json!({ "messages": messages }), prompt.unwrap())
+        (
+            "/v1/chat/completions",
+            json!({ "messages": messages }),
+            prompt.unwrap(),
+        )
     } else {
         ("/v1/completions", json!({ "prompt": question }), question)
     };

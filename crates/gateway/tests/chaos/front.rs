@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Short enough that a worker which says nothing more is given up within a run.
 const TIMEOUTS: RelayTimeouts = RelayTimeouts {
     connect: Duration::from_secs(1),
-    first_byte: Duration::from_secs(3),
-    between: Duration::from_secs(2),
-    buffer: Duration::from_secs(4),
-    shortest_total: Duration::from_secs(8),
-    longest_total: Duration::from_secs(20),
+    first_byte: Duration::from_secs(2),
+    between: Duration::from_secs(1),
+    buffer: Duration::from_secs(2),
+    shortest_total: Duration::from_secs(4),
+    longest_total: Duration::from_secs(10),
 };
 
 pub(crate) struct Front {
@@ -92,10 +92,14 @@ impl Front {
         snapshot.workers().iter().filter(healthy).count()
     }
 
-    /// Requests that hold a place at a worker.
-    pub(crate) fn in_flight(&self) -> u32 {
-        let snapshot = self.pool.snapshot();
-        snapshot.workers().iter().map(|worker| worker.in_flight()).sum()
+    /// Whether no request waits or holds anything any more: no place, no tokens in the books.
+    pub(crate) fn is_drained(&self) -> bool {
+        let report = self.pool.report();
+        report.waiting_requests == 0
+            && report.workers.iter().all(|worker| {
+                let held = worker.ledger_tokens + worker.backlog_tokens;
+                worker.in_flight == 0 && held == 0
+            })
     }
 }
 

@@ -5,7 +5,12 @@
 //!
 //! Every answer is checked against what the prompt must give, so a stream that was continued on another worker
 //! may neither lose a word nor say one twice.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 mod clients;
 mod front;
@@ -77,7 +82,7 @@ async fn chaos(seed: u64, lasting: Duration) {
     );
     assert!(asked >= CLIENTS, "{asked} requests");
 
-    eventually("no request is open at the gateway", || front.in_flight() == 0).await;
+    eventually("the gateway's books are empty", || front.is_drained()).await;
     eventually("no request is open at a worker", || {
         mischief.mocks().all(|mock| {
             let books = mock.books();

@@ -7,6 +7,7 @@
     reason = "tests fail by panicking, and clippy does not take helpers for tests"
 )]
 
+mod caching;
 mod chat;
 mod completions;
 mod connections;

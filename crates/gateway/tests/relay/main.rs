@@ -9,6 +9,7 @@
 )]
 
 mod bodies;
+mod caching;
 mod continuing;
 mod failing;
 mod leaving;

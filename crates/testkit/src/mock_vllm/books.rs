@@ -37,6 +37,8 @@ pub struct Books {
     pub queue: Timing,
     /// From its admission to its first token.
     pub prefill: Timing,
+    /// Prompt tokens that finished requests had to compute.
+    pub computed_tokens: u64,
     /// From its arrival to its end.
     pub end_to_end: Timing,
 }

@@ -27,6 +27,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Books, MockConfig, metrics, server};
 
+/// The cache that it claims to have: nobody is to be refused for want of room.
+const KV_TOKENS: u64 = 1 << 32;
+
 /// How a constant worker answers.
 #[derive(Clone, Debug)]
 pub struct ConstantConfig {
@@ -79,10 +82,11 @@ impl Answers {
         );
         let mut chunks = vec![Bytes::from(chunk); config.chunks.saturating_sub(1)];
         chunks.push(Bytes::from(last));
-        let mock = MockConfig {
+        let mut mock = MockConfig {
             model: model.clone(),
             ..MockConfig::default()
         };
+        mock.worker.kv_tokens = KV_TOKENS;
         Self {
             whole: Bytes::from(format!(
                 r#"{{"id":"chatcmpl-constant","object":"chat.completion","created":1,"model":"{model}","choices":[{{"index":0,"message":{{"role":"assistant","content":"{}"}},"logprobs":null,"finish_reason":"stop"}}],{usage}}}"#,

@@ -259,6 +259,7 @@ impl Driver {
             }
             books.end_to_end.observe(open.arrived.elapsed());
             books.prefill.observe(open.prefill.unwrap_or_default());
+            books.computed_tokens += open.submission.job.prompt_tokens - cached_tokens;
             if let Some(admitted) = open.admitted {
                 books.queue.observe(admitted - open.arrived);
             }

@@ -40,6 +40,9 @@ const BYTES_PER_TOKEN: usize = 4;
 /// chat goes on: the opening of an answer becomes the answer, an empty thought before it is dropped.
 const SEAMS_REMEMBERED: usize = 4;
 
+/// Parts of a first message: what its opening token begins, and what its closing one does.
+const FIRST_MESSAGE_PARTS: usize = 2;
+
 /// Templates may print the date; what was rendered is forgotten after so long.
 const SECONDS_RENDERED: u64 = 3600;
 
@@ -239,7 +242,7 @@ impl Work {
             .map_err(unreadable)?;
         if spans.add_special_tokens {
             // Whatever is added stands before the first part and after the last: no part is what it was.
-            return Ok((self.encode(&[(rendered.as_str(), true)])?, How::Whole));
+            return Ok((self.encode(&rendered, true)?, How::Whole));
         }
         self.rendered(&rendered)
     }
@@ -263,21 +266,14 @@ impl Work {
         };
         let (known, mut chain) =
             known.unwrap_or_else(|| (0, TokenChain::new(self.root, self.reader.block_tokens)));
-        let remember_from = parts.len().saturating_sub(SEAMS_REMEMBERED);
-        let mut waiting = known;
-        for end in remember_from.max(known)..=parts.len() {
-            // All parts up to the first seam that is remembered are one text for the tokenizer.
-            let text = parts
-                .get(waiting..end)
-                .map(<[&str]>::concat)
-                .unwrap_or_default();
-            if !text.is_empty() {
-                let tokens = self.codec.encode(&text, false).map_err(unreadable)?;
-                chain.extend(&tokens);
-            }
-            waiting = end;
+        let mut read = known;
+        for end in stops(known, parts.len()) {
+            // What lies between two stops is one text for the tokenizer.
+            let text = parts.get(read..end).map(<[&str]>::concat);
+            let tokens = self.codec.encode(&text.unwrap_or_default(), false);
+            chain.extend(&tokens.map_err(unreadable)?);
+            read = end;
             if end < parts.len()
-                && end > known
                 && let Some(print) = trail.print(end)
             {
                 let chain = chain.clone();
@@ -296,7 +292,7 @@ impl Work {
         add_special_tokens: bool,
     ) -> Result<(Prompt, How), ApiError> {
         let prompt = match self.json::<Value>(span)? {
-            Value::String(text) => self.encode(&[(&text, add_special_tokens)])?,
+            Value::String(text) => self.encode(&text, add_special_tokens)?,
             Value::Array(list) if list.iter().all(Value::is_u64) => self.chain_of(&ids(&list)?),
             // Of several prompts the first decides where all go: a worker gets them together.
             Value::Array(list) => {
@@ -304,7 +300,7 @@ impl Work {
                 let mut tokens = 0;
                 for prompt in &list {
                     let one = match prompt {
-                        Value::String(text) => self.encode(&[(text, add_special_tokens)])?,
+                        Value::String(text) => self.encode(text, add_special_tokens)?,
                         Value::Array(list) => self.chain_of(&ids(list)?),
                         _ => return Err(unreadable("prompt is neither text nor tokens")),
                     };
@@ -319,16 +315,9 @@ impl Work {
         Ok((prompt, How::Whole))
     }
 
-    fn encode(&self, texts: &[(&str, bool)]) -> Result<Prompt, ApiError> {
-        let mut tokens = Vec::new();
-        for (text, add_special_tokens) in texts {
-            tokens.extend(
-                self.codec
-                    .encode(text, *add_special_tokens)
-                    .map_err(unreadable)?,
-            );
-        }
-        Ok(self.chain_of(&tokens))
+    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Prompt, ApiError> {
+        let tokens = self.codec.encode(text, add_special_tokens);
+        Ok(self.chain_of(&tokens.map_err(unreadable)?))
     }
 
     fn chain_of(&self, tokens: &[u32]) -> Prompt {
@@ -344,6 +333,13 @@ impl Work {
         let bytes = self.body.get(span.clone()).unwrap_or_default();
         serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))
     }
+}
+
+/// Where reading stops to remember, after so many parts: behind the first message, which many chats
+/// share, at the last few seams, and at the end.
+fn stops(known: usize, parts: usize) -> impl Iterator<Item = usize> {
+    let last = parts.saturating_sub(SEAMS_REMEMBERED);
+    (known + 1..=parts).filter(move |end| *end == FIRST_MESSAGE_PARTS || *end >= last)
 }
 
 fn ids(list: &[Value]) -> Result<Vec<u32>, ApiError> {

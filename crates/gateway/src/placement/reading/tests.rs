@@ -83,6 +83,21 @@ fn a_repeat_is_recalled_and_a_grown_chat_tokenised_from_where_it_is_new() {
 }
 
 #[test]
+fn a_system_prompt_that_chats_share_is_tokenised_once() {
+    let codec = codec(None);
+    let reader = reader(Some(&codec));
+    let chat = |question: &str| {
+        let system = json!({"role": "system", "content": "Hello world ".repeat(50)});
+        let turns =
+            (0..9).map(|turn| json!({"role": "user", "content": format!("{question} {turn}")}));
+        let messages: Vec<Value> = std::iter::once(system).chain(turns).collect();
+        ask(&json!({ "messages": messages }))
+    };
+    assert_eq!(read(&reader, &chat("one")).1, How::Whole);
+    assert_eq!(read(&reader, &chat("another")).1, How::Grown);
+}
+
+#[test]
 fn tokens_are_those_of_the_rendered_prompt() {
     let codec = codec(None);
     let body = json!({"messages": [{"role": "user", "content": "Hello world, the model"}]});

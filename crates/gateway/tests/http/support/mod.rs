@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::{Cache, Secret, Stores};
 use engine::{Engine, EngineConfig, ExecuteError, Executor, Vocabulary};
 use forespeak_gateway::tenants::Tenants;
-use forespeak_gateway::{Codec, Gateway, ServedModel, Server, ServerConfig, StopSwitch};
+use forespeak_gateway::{Codec, Gateway, Prices, ServedModel, Server, ServerConfig, StopSwitch};
 use model::{Batch, Logits};
 use protocol::chat::Conversation;
 use tokio::task::JoinHandle;
@@ -117,6 +118,8 @@ pub(crate) struct Setup {
     pub(crate) engine: EngineConfig,
     pub(crate) server: ServerConfig,
     pub(crate) tenants: Tenants,
+    /// Whether answers are kept.
+    pub(crate) cache: bool,
 }
 
 impl Default for Setup {
@@ -135,6 +138,7 @@ impl Default for Setup {
                 ..ServerConfig::default()
             },
             tenants: Tenants::of_a_worker(),
+            cache: false,
         }
     }
 }
@@ -170,12 +174,18 @@ impl Setup {
         let engine = Engine::start(self.engine, executor, Arc::new(Bytes::new())).unwrap();
         let engine = Arc::new(engine);
         let model = ServedModel {
+            revision: "1".to_owned(),
             names: vec![MODEL.to_owned(), "alias".to_owned()],
             max_model_len,
             codec: Arc::new(Bytes::new()),
         };
         let worker: Arc<dyn forespeak_gateway::Worker> = Arc::clone(&engine) as _;
-        let gateway = Arc::new(Gateway::new(model, worker, self.tenants));
+        let mut gateway = Gateway::new(model, worker, self.tenants);
+        if self.cache {
+            let cache = Cache::new(&Secret::random(), &Stores::default()).unwrap();
+            gateway = gateway.with_cache(Arc::new(cache), Prices::default());
+        }
+        let gateway = Arc::new(gateway);
         let server = Server::bind(self.server, gateway).unwrap();
         let address = server.address();
         let stop = StopSwitch::new();

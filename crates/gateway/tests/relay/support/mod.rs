@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::{Cache, Secret, Stores};
 use fleet::{FleetConfig, WorkerSpec, WorkerUrl};
 use forespeak_gateway::placement::{Pool, PoolConfig};
 use forespeak_gateway::tenants::{SaltSecret, Tenants};
 use forespeak_gateway::{
-    Catalog, FleetModel, Gateway, RelayTimeouts, Server, ServerConfig, StopSwitch,
+    Catalog, FleetModel, Gateway, Prices, RelayTimeouts, Server, ServerConfig, StopSwitch,
 };
 use routing::Policy;
 use worker::FakeWorker;
@@ -29,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) upstream_name: Option<String>,
     pub(crate) forwards_priority: bool,
     pub(crate) api_key: Option<String>,
+    /// Whether answers are kept.
+    pub(crate) cache: bool,
 }
 
 impl Default for Setup {
@@ -39,6 +42,7 @@ impl Default for Setup {
             upstream_name: None,
             forwards_priority: false,
             api_key: None,
+            cache: false,
         }
     }
 }
@@ -77,7 +81,12 @@ impl Setup {
         model.upstream_name = self.upstream_name;
         model.forwards_priority = self.forwards_priority;
         let catalog = Catalog::new(vec![Arc::new(model)]);
-        let gateway = Arc::new(Gateway::in_front_of(catalog, self.tenants));
+        let mut gateway = Gateway::in_front_of(catalog, self.tenants);
+        if self.cache {
+            let cache = Cache::new(&Secret::random(), &Stores::default()).unwrap();
+            gateway = gateway.with_cache(Arc::new(cache), Prices::default());
+        }
+        let gateway = Arc::new(gateway);
         let server = Server::bind(
             ServerConfig {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -1,6 +1,8 @@
 //! Pools in front of mock workers. After the workers were seen once they are not asked again, so that what
 //! a pool knows is what it was told and what it sent.
 
+mod exact;
+
 use std::sync::Arc;
 use std::time::Duration;
 

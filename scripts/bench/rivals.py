@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""What a router costs: ours and others in front of the same two workers, which answer at once and always the same.
+
+Every cell starts a fresh router, warms it up, and then takes the processor time of the router's processes alone.
+Latencies stand beside those of the workers without any router. Prints Markdown; figures are the median of the repeats, with
+their range.
+"""
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import harness
+from harness import ROOT, free_port
+
+# About 3.6 bytes a token. A chat is a system prompt that 64 others share, and a question of its own.
+SMALL = ["--prompt-tokens", 1120, "--shared-tokens", 1000, "--groups", 64, "--output-tokens", 32]
+LARGE = ["--prompt-tokens", 112000, "--shared-tokens", 111000, "--groups", 4, "--output-tokens", 32]
+CELLS = {  # how many requests, how many at once, what they are
+    "4 kB": (4000, 16, [*SMALL, "--no-stream"]),
+    "4 kB in 32 chunks": (2000, 32, SMALL),
+    "400 kB": (400, 4, [*LARGE, "--no-stream"]),
+}
+WARM_UP = 200
+# `forespeak` routes on token ids, `forespeak-text` on blocks of text, as it does for a model without a tokenizer.
+ROUTERS = ["direct", "forespeak", "forespeak-text", "smg", "vllm-router", "sglang-router"]
+
+
+def venv(name):
+    made = subprocess.run([ROOT / "scripts/venv", name], check=True, capture_output=True, text=True)
+    return Path(made.stdout.strip()) / "bin"
+
+
+def command(router, port, urls, folder):
+    if router.startswith("forespeak"):
+        tokenizer = None if router == "forespeak-text" else ROOT / "models/forespeak-draft.gguf"
+        return harness.forespeak(port, [{"url": url} for url in urls], folder, tokenizer=tokenizer)
+    flags = ["--host", "127.0.0.1", "--port", port, "--worker-urls", *urls, "--policy", "cache_aware",
+             "--prometheus-host", "127.0.0.1", "--prometheus-port", free_port()]
+    flags += ["--worker-startup-check-interval", 1]
+    if router == "smg":
+        return [venv("smg") / "smg", "launch", *flags]
+    if router == "vllm-router":
+        return [venv("vllm-router") / "vllm-router", *flags]
+    return [venv("sglang-router") / "python", "-m", "sglang_router.launch_router", *flags]
+
+
+@contextlib.contextmanager
+def running(router, urls):
+    """A fresh router; gives its URL and process."""
+    if router == "direct":
+        yield urls[0], None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        port, log = free_port(), Path(folder) / "log"
+        with harness.process(command(router, port, urls, Path(folder)), log, cwd=folder) as started:
+            url = f"http://127.0.0.1:{port}"
+            harness.wait_ready(url, started, log)
+            yield url, started
+
+
+def measure(router, cell, urls):
+    requests, at_once, arguments = CELLS[cell]
+    load = lambda count, seed: harness.bench(
+        url, *arguments, "--requests", count, "--concurrency", at_once, "--seed", seed)
+    with running(router, urls) as (url, started):
+        load(min(requests, WARM_UP), 2)
+        before = harness.cpu_seconds(started.pid) if started else 0
+        figures = load(requests, 1)
+        used = harness.cpu_seconds(started.pid) - before if started else 0
+        if figures["failed"]:
+            print(f"note: {router} failed {figures['failed']} requests: {figures['outcomes']}", file=sys.stderr)
+        return {
+            "cpu_ms_per_1000": used * 1e6 / max(1, figures["completed"]),
+            "p50_ms": figures["e2e_ms"]["median"], "p99_ms": figures["e2e_ms"]["p99"],
+            "ttft_p50_ms": figures["ttft_ms"]["median"],
+            "requests_per_second": figures["requests_per_second"],
+            "rss_mb": harness.resident_bytes(started.pid) / 2**20 if started else 0,
+            "failed": figures["failed"],
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--routers", default=",".join(ROUTERS))
+    parser.add_argument("--cells", default=",".join(CELLS))
+    parser.add_argument("--raw", type=Path, help="append each measurement to this file as JSON")
+    options = parser.parse_args()
+    cells = options.cells.split(",")
+    routers = options.routers.split(",")
+    results = {}
+    with harness.mocks("--constant", "--count", 2) as workers:
+        urls = [worker["url"] for worker in workers]
+        for repeat in range(options.repeats):
+            for cell in cells:
+                for router in routers:
+                    figures = measure(router, cell, urls)
+                    results.setdefault((cell, router), []).append(figures)
+                    print(f"{repeat + 1}/{options.repeats} {cell:>16} {router:>14} "
+                          f"{figures['cpu_ms_per_1000']:8.0f} ms CPU, p99 {figures['p99_ms']:.2f} ms", file=sys.stderr)
+                    if options.raw:
+                        with options.raw.open("a") as raw:
+                            raw.write(json.dumps({"cell": cell, "router": router, **figures}) + "\n")
+    print(table(results))
+
+
+def table(results):
+    lines = ["| requests | router | CPU ms per 1,000 (range) | p50 ms | p99 ms (range) | requests/s | RSS MB | failed |",
+             "|---|---|---:|---:|---:|---:|---:|---:|"]
+    for (cell, router), runs in results.items():
+        of = lambda name: harness.spread([run[name] for run in runs])
+        cpu, p99 = of("cpu_ms_per_1000"), of("p99_ms")
+        shown = "" if router == "direct" else f"{cpu[0]:.0f} ({cpu[1]:.0f}-{cpu[2]:.0f})"
+        rss = "" if router == "direct" else f"{of('rss_mb')[0]:.0f}"
+        lines.append(f"| {cell} | {router} | {shown} | {of('p50_ms')[0]:.2f} | {p99[0]:.2f} ({p99[1]:.2f}-{p99[2]:.2f}) "
+                     f"| {of('requests_per_second')[0]:.0f} | {rss} | {sum(run['failed'] for run in runs)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
