@@ -302,6 +302,7 @@ pub(crate) struct SpeculationOptions {
     pub(crate) speculation: LawSpec,
 }
 
+#[cfg(feature = "engine")]
 impl SpeculationOptions {
     /// Who drafts. Looking up costs next to nothing; a draft model is asked only by those who want it,
     /// because beside several streams it does not pay on every machine.
