@@ -440,7 +440,7 @@ mod tests {
             Some(Duration::from_millis(2500))
         );
         assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
-        assert_eq!(options.speculation.drafters(), Drafters::Model);
+        assert_eq!(options.speculation.drafter, Some(Drafters::Model));
         assert_eq!(options.speculation.speculation, LawSpec::Fixed(3));
     }
 
