@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +25,12 @@ def start(*arguments):
         if line.split() and line.split()[0] == "address":
             return server, line.split()[1]
     raise SystemExit("the server did not start")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def ask(address, body):
@@ -70,7 +77,7 @@ def load(address, body, options, folder):
     if "Non-2xx" in text or "Socket errors" in text:
         raise SystemExit(text)
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
-    quantile = {name: milliseconds(value) for name, value in re.findall(r"(50|99)%\s+(\S+)", text)}
+    quantile = {name: milliseconds(value) for name, value in re.findall(r"^\s+(50|99)%\s+(\S+)$", text, re.MULTILINE)}
     return rate, quantile["50"], quantile["99"]
 
 
@@ -122,13 +129,13 @@ def main():
         finally:
             server.terminate()
             server.wait()
-        socket = os.path.join(folder, "redis.sock")
+        port = str(free_port())
         redis = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", folder],
+            ["redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", folder],
             stdout=subprocess.DEVNULL,
         )
-        server, address = start("--cache", f"unix://{socket}", "--cache-memory", "0")
         try:
+            server, address = start("--cache", f"redis://127.0.0.1:{port}", "--cache-memory", "1")  # too little for any answer
             row("Redis", address, CHAT, options, folder)
             row("Redis, streamed", address, streamed, options, folder)
         finally:
