@@ -1,6 +1,7 @@
 """Two real vLLM instances with the bundled pair, and the gateway in front of them."""
 
 import os
+import signal
 import time
 
 import pytest
@@ -10,6 +11,12 @@ import gateway as front
 from worker import SERVED_NAME, Worker
 
 SETTLE_SECONDS = 60
+
+
+def pytest_configure():
+    """Whoever ends the run early ends the servers, too: pytest tears down its fixtures on an interrupt, not on SIGTERM."""
+    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +47,7 @@ def gateway(workers):
             time.sleep(0.2)
         # A worker whose speed was never seen looks faster than these are, so each is given something to show it.
         for worker in workers:
-            direct = OpenAI(base_url=f"{worker.url}/v1", api_key="unused", max_retries=0, timeout=300)
+            direct = OpenAI(base_url=f"{worker.url}/v1", api_key="unused", max_retries=0, timeout=900)
             direct.completions.create(model=SERVED_NAME, prompt="A worker shows its speed. " * 20, max_tokens=32, temperature=0)
         running.until_idle()
         yield running
@@ -51,4 +58,4 @@ def gateway(workers):
 
 @pytest.fixture(scope="session")
 def client(gateway) -> OpenAI:
-    return OpenAI(base_url=f"http://{gateway.address}/v1", api_key="unused", max_retries=0, timeout=300)
+    return OpenAI(base_url=f"http://{gateway.address}/v1", api_key="unused", max_retries=0, timeout=900)

@@ -16,7 +16,12 @@ START_TIMEOUT_SECONDS = 120
 IDLE_TIMEOUT_SECONDS = 120
 # On two busy cores vLLM's server may not get a turn for seconds, which is no sign of death here. A killed one is noticed all
 # the same: its connections break.
-PATIENCE = ['scrape_timeout = "20s"', 'probe_every = "10s"', 'health = { stale_after = "60s", wedged_after = "120s" }']
+PATIENCE = [
+    'scrape_timeout = "20s"',
+    'probe_every = "10s"',
+    'health = { stale_after = "60s", wedged_after = "5m" }',
+    'timeouts = { first_token = "10m", between_tokens = "10m", total_at_least = "20m" }',
+]
 
 
 def configuration(workers: list[Worker], tokenizer: str) -> str:

@@ -4,7 +4,7 @@
 //! - [`workload`] makes requests: plain prompts with shared beginnings, growing chats over shared documents, recorded
 //!   traces. [`arrivals`] says when they are due.
 //! - [`client`] sends one and writes down when its bytes came, before it looks at them.
-//! - [`run`] sends all of them. It runs on one thread and parses as little as it can, because it often shares
+//! - [`run()`] sends all of them. It runs on one thread and parses as little as it can, because it often shares
 //!   its cores with what it measures.
 //! - [`summary`] and [`report`] are the figures: `vllm bench serve`'s table, one JSON object, a line per request.
 //!

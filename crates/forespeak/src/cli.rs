@@ -302,6 +302,7 @@ pub(crate) struct SpeculationOptions {
     pub(crate) speculation: LawSpec,
 }
 
+#[cfg(feature = "engine")]
 impl SpeculationOptions {
     /// Who drafts. Looking up costs next to nothing; a draft model is asked only by those who want it,
     /// because beside several streams it does not pay on every machine.
@@ -439,7 +440,7 @@ mod tests {
             Some(Duration::from_millis(2500))
         );
         assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
-        assert_eq!(options.speculation.drafters(), Drafters::Model);
+        assert_eq!(options.speculation.drafter, Some(Drafters::Model));
         assert_eq!(options.speculation.speculation, LawSpec::Fixed(3));
     }
 

@@ -41,6 +41,7 @@ mod prefetch;
 mod quantize;
 mod rope;
 mod shared_out;
+mod sync;
 mod tier;
 
 pub use attention::{Attention, AttentionRow, attend};

@@ -107,7 +107,9 @@ mod tests {
     fn a_tenant_is_known_by_its_hashed_key() {
         // printf %s secret | sha256sum
         let tenants = of(
-            "[[tenants]]\nname = \"t\"\nkeys = [{ sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\" }]\nmodels = [\"m\"]\n",
+            "[[tenants]]\nname = \"t\"\nkeys = [{ sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\" }]\nmodels = [\"m\"]\n\
+             [[pools]]\nname = \"p\"\nworkers = [{ url = \"http://127.0.0.1:1\" }]\n\
+             [[models]]\nname = \"m\"\npool = \"p\"\n",
         );
         let tenant = tenants.identify(Some("secret")).unwrap();
         assert!(tenant.models.allow("m") && !tenant.models.allow("n"));

@@ -26,6 +26,14 @@ const FIRST_SAMPLES: usize = 4;
 /// A sample further off than this factor is taken for the factor: it may be real, but not at once.
 const OUTLIER: f64 = 3.0;
 
+/// Bounds of what a step can have taken. No step takes less, and one that took more was stopped half-way: it says
+/// nothing about costs. Within them every ratio here stays finite, so no measurement can poison the rest.
+const LEAST_SECONDS: f64 = 1e-6;
+const MOST_SECONDS: f64 = 60.0;
+
+/// Part of a step that context never explains, whatever slope is believed.
+const LEAST_SHARE: f64 = 0.1;
+
 /// Distances are counted in these: half an octave of batch, a quarter of one of rows.
 const BATCH_SCALE: f64 = 0.5;
 const ROWS_SCALE: f64 = 0.25;
@@ -134,18 +142,20 @@ impl Surface {
         let slope = self.context.value();
         let key = (bucket(batch), bucket(drafted));
         let context = context as f64;
+        let seconds = seconds.clamp(LEAST_SECONDS, MOST_SECONDS);
         let mut sample = seconds / tempo;
         if self.samples > FIRST_SAMPLES {
             let expected = self.still(batch, drafted) + slope * context;
             sample = sample.clamp(expected / OUTLIER, expected * OUTLIER);
         }
+        let sample = sample.clamp(LEAST_SECONDS, MOST_SECONDS);
         if !self.cells.contains_key(&key) {
             self.make_room();
         }
         let cell = self.cells.entry(key).or_insert_with(Cell::new);
         if cell.evidence(now) >= TRUSTED {
             let usual = cell.seconds(slope);
-            let beat = (seconds - slope * context * tempo).max(f64::MIN_POSITIVE) / usual;
+            let beat = (seconds - slope * context * tempo).max(LEAST_SHARE * seconds) / usual;
             self.beats.push(beat);
             // Slow, so that a change of tempo is not taken for noise before it is noticed.
             let distance = (beat / tempo).ln().abs().min(LARGEST_DISTANCE);
@@ -191,11 +201,12 @@ impl Surface {
 
     /// Seconds at tempo 1 and context 0.
     fn still(&self, batch: usize, drafted: usize) -> f64 {
-        if self.table.covers(batch, drafted) {
+        let seconds = if self.table.covers(batch, drafted) {
             self.table.at(batch, drafted)
         } else {
             self.plane.at(batch as f64, drafted as f64)
-        }
+        };
+        seconds.max(LEAST_SECONDS)
     }
 
     fn follow_tempo(&mut self) {
@@ -223,7 +234,7 @@ impl Surface {
                 Point {
                     batch,
                     drafted,
-                    seconds: cell.seconds(slope).max(f64::MIN_POSITIVE),
+                    seconds: cell.seconds(slope).max(LEAST_SECONDS),
                     weight: cell.evidence(now),
                 }
             })
@@ -264,14 +275,14 @@ fn corrected(
     drafted: usize,
 ) -> (f64, f64) {
     let (b, d) = (batch as f64, drafted as f64);
-    let base = plane.at(b, d).max(f64::MIN_POSITIVE);
+    let base = plane.at(b, d).max(LEAST_SECONDS);
     let (mut sum, mut weight) = (0.0, 1.0 / (PLANE_DISTANCE * PLANE_DISTANCE));
     for point in points {
         let across = (point.batch / b).log2() / BATCH_SCALE;
         let along = ((point.batch + point.drafted) / (b + d)).log2() / ROWS_SCALE;
         let samples = point.weight.max(f64::MIN_POSITIVE);
         let counts = 1.0 / (noise / samples + across * across + along * along);
-        let there = plane.at(point.batch, point.drafted).max(f64::MIN_POSITIVE);
+        let there = plane.at(point.batch, point.drafted).max(LEAST_SECONDS);
         sum += counts * (point.seconds / there).ln();
         weight += counts;
     }
@@ -302,6 +313,7 @@ fn grid(first: usize, last: usize) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::simulate::Noise;
+    use proptest::prelude::*;
 
     const PRIOR: Prior = Prior {
         batch_slope: 0.1,
@@ -389,6 +401,31 @@ mod tests {
                 (found / exact - 1.0).abs() < 0.15,
                 "{drafted} {context}: {found} for {exact}"
             );
+        }
+    }
+
+    /// Steps of a nanosecond, steps of an hour (a stopped process), contexts that jump.
+    fn wild_step() -> impl Strategy<Value = (usize, usize, usize, f64)> {
+        (1usize..40, 0usize..64, 0usize..200_000, -9.0f64..4.0).prop_map(
+            |(batch, drafted, context, exponent)| (batch, drafted, context, 10f64.powf(exponent)),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_measurement_can_poison_the_costs(
+            steps in proptest::collection::vec((wild_step(), 1usize..60), 1..12),
+        ) {
+            let mut surface = Surface::new(PRIOR);
+            let mut now = Duration::ZERO;
+            for ((batch, drafted, context, seconds), times) in steps {
+                for _ in 0..times {
+                    now += Duration::from_millis(10);
+                    surface.observe(now, batch, drafted, context, seconds);
+                    let cost = surface.at(batch, drafted, context);
+                    prop_assert!(cost.is_finite() && cost > 0.0, "{cost}");
+                }
+            }
         }
     }
 
