@@ -20,7 +20,7 @@ SCALE = 8
 # eight of these, and how much faster all clocks go.
 TRACES = {
     "conversation": ("conversation_trace.jsonl", "h100-8b", 2.0, 18),
-    "synthetic": ("synthetic_trace.jsonl", "h100-8b", 1.5, 7),
+    "synthetic": ("synthetic_trace.jsonl", "h100-8b", 2.0, 12),
 }
 # Chats over documents that take several times the cache of one worker and less than half of all: chats per second
 # that round robin carries, and those that `fit` must carry at the same P95.
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("--requests", type=int, help="of the trace, from its beginning")
     parser.add_argument("--duration", type=float, default=30)
     parser.add_argument("--events", action="store_const", const=["--events"], default=[], help="workers publish their cache")
-    parser.add_argument("--scrape", type=int, default=50, help="milliseconds between scrapes: half a second on the machines' clock")
+    parser.add_argument("--scrape", type=int, default=500, help="milliseconds between scrapes")
     options = parser.parse_args()
     print("| workload | policy | TTFT p50 ms | p95 | lower | p99 | E2E p95 | requests/s | hits % | evictions | preempted | hot spot | failed |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
