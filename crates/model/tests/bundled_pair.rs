@@ -128,3 +128,12 @@ fn greedy_answers_agree_but_for_near_ties() {
         );
     }
 }
+
+#[test]
+fn a_rendered_chat_can_be_cut_before_every_special_token() {
+    let model = load("draft");
+    let chat = "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n";
+    let seams: Vec<usize> = model.tokenizer.seams(chat).collect();
+    let places: Vec<usize> = chat.match_indices("<|").map(|(at, _)| at).skip(1).collect();
+    assert_eq!(seams, places);
+}
