@@ -2,7 +2,7 @@
 //! weight, as in the file.
 
 use super::{
-    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, four_bytes, load_halves,
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, announce_stream, four_bytes, load_halves,
     load_sums, opaque, store_sums,
 };
 use crate::blocks::{BLOCK, Q8_0};
@@ -29,7 +29,7 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
     if M <= ROWS_FOR_BOTH_HALVES {
-        accumulate_halves::<L, M, 2>(stretch);
+        accumulate_halves::<L, M, HALVES>(stretch);
     } else {
         accumulate_halves::<L, M, 1>(stretch);
     }
@@ -43,6 +43,10 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
+        // Both halves together are read in order: a stream that the hardware can follow.
+        if H == HALVES {
+            announce_stream::<M>(weights);
+        }
         for first in (0..HALVES).step_by(H) {
             let x = opaque(x);
             let mut dots = [[L::int_splat(0); H]; M];
@@ -51,8 +55,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             }
             for group in 0..GROUPS {
                 let place = weights.add((group * HALVES + first) * HALF_BYTES);
-                // Both halves together are read in order, and fast enough by the hardware's own prefetching.
-                if H == 1 {
+                if H < HALVES {
                     stretch.prefetch_ahead::<M>(place, HALF_BYTES);
                 }
                 let bytes = load_halves::<L, H>(place);
