@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use routing::{LedgerView, WorkerId, WorkerView};
+use routing::{LedgerView, Speeds, WorkerId, WorkerView};
 use tokio::sync::Notify;
 
 use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
@@ -42,10 +42,12 @@ impl Sighting {
         at: Instant,
     ) -> Self {
         let Some(before) = before else {
+            // Its counters tell of all it did before we came: speeds to begin with.
+            let so_far = Rates::since_its_start(&observation);
             return Self {
+                smoothed: Smoothed::default().with(&so_far, Duration::ZERO),
                 observation,
                 rates: None,
-                smoothed: Smoothed::default(),
                 asked,
                 at,
             };
@@ -201,14 +203,30 @@ impl Worker {
         self.judgement().health.is_wedged(now)
     }
 
+    /// How fast it was seen to be.
+    pub fn speeds(&self) -> Speeds {
+        let seen = self.sighting.load();
+        let Some(seen) = seen.as_ref() else {
+            return Speeds::default();
+        };
+        Speeds {
+            prefill_tokens_per_second: seen.smoothed.prefill_tokens_per_second,
+            inter_token: seen
+                .smoothed
+                .itl_seconds
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        }
+    }
+
     /// What a policy is told about it: the last page, the books of this gateway, and the weight that its
-    /// pool's [`standings`](crate::health::standings) give it. What was never measured keeps the value that
-    /// `routing` assumes.
+    /// pool's [`standings`](crate::health::standings) give it. Speeds that were never measured are those of
+    /// `peers`, or else what `routing` assumes.
     pub fn view(
         &self,
         weight: f64,
         ledger: LedgerView,
         hit_trust: f64,
+        peers: Speeds,
         now: Instant,
     ) -> WorkerView {
         let idle = WorkerView::idle(self.id, 0);
@@ -219,13 +237,10 @@ impl Worker {
                 ledger,
                 hit_trust,
                 metrics_age: Duration::MAX,
-                ..idle
+                ..idle.at_speeds(peers)
             };
         };
-        let (page, speed) = (&seen.observation, &seen.smoothed);
-        let inter_token = speed
-            .itl_seconds
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let page = &seen.observation;
         WorkerView {
             weight,
             kv_capacity_tokens: page.cache.capacity_tokens.unwrap_or(0),
@@ -234,12 +249,8 @@ impl Worker {
             waiting: page.waiting.unwrap_or(0),
             metrics_age: now.saturating_duration_since(seen.at),
             ledger,
-            prefill_tokens_per_second: speed
-                .prefill_tokens_per_second
-                .unwrap_or(idle.prefill_tokens_per_second),
-            inter_token: inter_token.unwrap_or(idle.inter_token),
             hit_trust,
-            ..idle
+            ..idle.at_speeds(self.speeds().or(peers))
         }
     }
 

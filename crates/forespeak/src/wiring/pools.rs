@@ -8,9 +8,9 @@ use fleet::registry::RegistryConfig;
 use fleet::scrape::ScrapeConfig;
 use fleet::{DnsSource, EventsSpec, FleetConfig, FleetError, WorkerSpec, WorkerUrl};
 use gateway::placement::{Hook, PlacementMetrics, PoolConfig, RecyclingConfig};
-use gateway::{Codec, FleetModel, ModelCodec, RelayTimeouts};
+use gateway::{Codec, FleetModel, ModelCodec, RelayTimeouts, RetryLimits};
 use model::Language;
-use routing::admission::{Patience, QueueLimits};
+use routing::admission::{Patience, QueueLimits, UsageLimits};
 
 use crate::commands::CommandError;
 
@@ -138,6 +138,10 @@ pub(crate) fn pool_config(
         normal: patience.normal.into(),
         high: patience.high.into(),
     };
+    settings.usage_limits = UsageLimits {
+        low: pool.admission.low_up_to,
+        normal: pool.admission.normal_up_to,
+    };
     settings.queue = QueueLimits {
         requests: pool.admission.queue,
         per_tenant: pool.admission.queue_per_tenant,
@@ -195,7 +199,12 @@ pub(super) fn fleet_model(
         names.clone_from(&learnt.names);
     }
     let first = names.first()?;
-    let mut served = FleetModel::new(first, Arc::clone(pool));
+    let retries = &settings.retries;
+    let mut served = FleetModel::new(first, Arc::clone(pool)).with_retries(RetryLimits {
+        share: retries.share,
+        at_start: retries.at_start,
+        at_most: retries.at_most,
+    });
     served.revision.clone_from(&model.revision);
     // What the workers call it was said, or is its own name if they know it, or the first of theirs.
     let theirs = match &model.served_as {

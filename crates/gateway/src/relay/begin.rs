@@ -68,7 +68,7 @@ pub(super) async fn find_worker(
         let worker = Arc::clone(placement.worker());
         let total = timeouts.total(request.survey.max_tokens, inter_token(&worker));
         let end = (Instant::now() + total).min(request.ask.deadline);
-        let mut watch = Watch::new(&worker, timeouts, request.survey.stream, end);
+        let mut watch = Watch::new(&request.model, &worker, request.survey.stream, end);
         let tried = attempt(&relay.idle, timeouts, &worker, &order, &mut watch).await;
         let problem = match tried {
             Ok(reply) => match accept(&mut placement, reply) {

@@ -49,7 +49,7 @@ const SECONDS_RENDERED: u64 = 3600;
 /// A prompt that was read.
 #[derive(Debug)]
 pub(super) struct Prompt {
-    pub(super) keys: Vec<BlockKey>,
+    pub(super) keys: Arc<Vec<BlockKey>>,
     pub(super) tokens: u64,
 }
 
@@ -133,6 +133,12 @@ impl Reader {
         let prompt = Arc::new(prompt);
         self.with_memory(|memory| memory.repeats.put(print, Arc::clone(&prompt)));
         (prompt, how)
+    }
+
+    /// Tokens of a text; `None` without a tokenizer.
+    pub(super) fn count(&self, text: &str) -> Option<u64> {
+        let tokens = self.codec.as_ref()?.encode(text, false).ok()?;
+        Some(tokens.len() as u64)
     }
 
     /// Bytes that the memory takes.

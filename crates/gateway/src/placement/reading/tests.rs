@@ -107,7 +107,7 @@ fn tokens_are_those_of_the_rendered_prompt() {
     let mut chain = TokenChain::new(Root::new(SEED, "salt", None), BLOCK);
     chain.extend(&tokens);
     assert_eq!(prompt.tokens, tokens.len() as u64);
-    assert_eq!(prompt.keys, chain.keys());
+    assert_eq!(*prompt.keys, chain.keys());
 }
 
 #[test]
