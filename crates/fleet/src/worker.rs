@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
 use crate::health::{Candidate, Condition, DrainReason, Draining, Health, HealthConfig, Signal};
 use crate::kv_events::EventCounters;
+use crate::observe::orca::LoadReport;
 use crate::observe::{Observation, Rates, Smoothed};
 use crate::recycle::Evidence;
 use crate::spec::WorkerSpec;
@@ -64,6 +65,9 @@ impl Sighting {
         }
     }
 }
+
+/// Metrics older than this are late: two turns of the scrape loop. What answers say about their worker's load is news then.
+const LATE_METRICS: Duration = Duration::from_secs(1);
 
 /// What became of scrapes and probes. Counted here, named and exported by the gateway.
 #[derive(Debug, Default)]
@@ -176,6 +180,28 @@ impl Worker {
         let seen = self.sighting.load();
         seen.as_ref()
             .map(|seen| now.saturating_duration_since(seen.at))
+    }
+
+    /// Whether an answer may tell its load: its metrics page is late.
+    pub fn wants_load_report(&self, now: Instant) -> bool {
+        self.metrics_age(now).is_some_and(|age| age >= LATE_METRICS)
+    }
+
+    /// Takes in what an answer said about its load. How many requests run there it does not say: as many as are ours, as
+    /// far as we know.
+    pub fn reported(&self, report: LoadReport, now: Instant) {
+        if !self.wants_load_report(now) {
+            return;
+        }
+        let Some(last) = self.sighting.load_full() else {
+            return;
+        };
+        let mut seen = Sighting::clone(&last);
+        seen.observation.kv_usage = report.kv_usage.or(seen.observation.kv_usage);
+        seen.observation.waiting = report.waiting.or(seen.observation.waiting);
+        seen.observation.running = Some(self.in_flight());
+        (seen.asked, seen.at) = (now, now);
+        self.sighting.store(Some(Arc::new(seen)));
     }
 
     /// Health and breaker together, for [`crate::health::standings`].
@@ -472,5 +498,42 @@ impl Drop for Attempt {
                 .breaker
                 .settle(permit, Outcome::Neutral, Instant::now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::WorkerUrl;
+
+    #[test]
+    fn what_answers_tell_of_a_workers_load_counts_where_its_metrics_are_late() {
+        let start = Instant::now();
+        let spec = WorkerSpec::new(WorkerUrl::parse("http://10.0.0.1:8000").unwrap());
+        let worker = Worker::new(
+            WorkerId(0),
+            spec,
+            HealthConfig::default(),
+            BreakerConfig::default(),
+            start,
+        );
+        let full = LoadReport {
+            kv_usage: Some(0.9),
+            waiting: Some(4),
+        };
+        worker.reported(full, start);
+        assert!(worker.sighting().is_none(), "its size is not known");
+        let page = "vllm:kv_cache_usage_perc 0.1\nvllm:num_requests_running 7\nvllm:num_requests_waiting 0\n";
+        worker.observed(Observation::from_page(page).unwrap(), start, start);
+        let usage = || worker.sighting().unwrap().observation.kv_usage;
+
+        worker.reported(full, start + LATE_METRICS / 2);
+        assert_eq!(usage(), Some(0.1), "the page is newer");
+        let late = start + LATE_METRICS;
+        assert!(worker.wants_load_report(late));
+        worker.reported(full, late);
+        let seen = worker.sighting().unwrap();
+        assert_eq!((usage(), seen.observation.waiting), (Some(0.9), Some(4)));
+        assert_eq!((seen.observation.running, seen.at), (Some(0), late));
     }
 }

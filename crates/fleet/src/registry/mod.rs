@@ -12,7 +12,7 @@ mod file;
 mod snapshot;
 
 pub use dns::DnsSource;
-pub use file::{MAX_FILE_BYTES, parse_worker_file};
+pub use file::{MAX_FILE_BYTES, parse_worker_file, read_worker_file};
 pub use snapshot::Snapshot;
 
 pub(crate) use dns::follow_dns;

@@ -48,6 +48,38 @@ pub(crate) fn codec_of(model: &Model) -> Result<Option<Arc<dyn Codec>>, CommandE
     Ok(Some(Arc::new(codec)))
 }
 
+/// All workers of a pool as they are now, or why some cannot be known: what the section lists, names in DNS, the file.
+pub(crate) async fn workers_now(
+    pool: &config::Pool,
+) -> Vec<Result<WorkerSpec, (String, FleetError)>> {
+    let mut found: Vec<Result<WorkerSpec, (String, FleetError)>> = Vec::new();
+    for section in &pool.workers {
+        let spec = worker_spec(section, &pool.name);
+        found.push(spec.map_err(|error| (section.url.clone(), error)));
+    }
+    for section in &pool.dns {
+        let resolved = match dns(section, &pool.name) {
+            Ok(source) => source.resolve().await,
+            Err(error) => Err(error),
+        };
+        match resolved {
+            Ok(specs) => found.extend(specs.into_iter().map(Ok)),
+            Err(error) => found.push(Err((section.url.clone(), error))),
+        }
+    }
+    if let Some(path) = &pool.file {
+        let path = path.display().to_string();
+        match fleet::read_worker_file(&path, &pool.name).await {
+            Ok(specs) => {
+                let ours = specs.into_iter().filter(|spec| spec.pool == pool.name);
+                found.extend(ours.map(Ok));
+            }
+            Err(error) => found.push(Err((path, error))),
+        }
+    }
+    found
+}
+
 /// The workers that a section lists.
 pub(super) fn workers(pool: &config::Pool) -> Result<Vec<WorkerSpec>, FleetError> {
     pool.workers

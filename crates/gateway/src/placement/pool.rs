@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet::health::Condition;
 use fleet::{Fleet, FleetError, Snapshot, WorkerId};
 use routing::admission::{Refusal, RefusalCause};
 use routing::index::{IndexConfig, PrefixIndex};
@@ -99,6 +100,20 @@ impl Pool {
     /// The pool as it is now.
     pub fn report(&self) -> PoolReport {
         self.shared.report()
+    }
+
+    /// Whether any worker could be given a request: it lives, and is not merely hoped for because all are dead.
+    pub fn can_serve(&self) -> bool {
+        let now = std::time::Instant::now();
+        let fleet = self.fleet.snapshot();
+        let standings = fleet.standings(self.name(), self.shared.panic, &[], now);
+        standings.iter().any(|(worker, standing)| {
+            let lives = !matches!(
+                worker.condition(now),
+                Condition::Starting | Condition::Asleep | Condition::Down(_)
+            );
+            standing.weight > 0.0 && lives
+        })
     }
 
     /// Whether anybody but this worker is fit to serve.
