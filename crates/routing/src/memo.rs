@@ -239,7 +239,8 @@ mod tests {
     fn a_message_of_one_piece_is_that_message() {
         let whole = trail("a", &["x", "y"]);
         let pieces: [&[&[u8]]; 2] = [&[b"x"], &[b"y"]];
-        let in_pieces = Trail::over_pieces(root("a"), pieces.map(|message| message.iter().copied()));
+        let in_pieces =
+            Trail::over_pieces(root("a"), pieces.map(|message| message.iter().copied()));
         assert_eq!(whole, in_pieces);
     }
 

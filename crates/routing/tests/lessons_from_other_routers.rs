@@ -364,15 +364,16 @@ fn when_nobody_has_room_somebody_is_still_chosen_and_the_reason_says_so() {
 }
 
 /// All Rust sources below a folder, one after the other.
-fn sources(folder: &std::path::Path, out: &mut String) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+fn sources(folder: &std::path::Path, out: &mut String) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
         if path.is_dir() {
-            sources(&path, out);
+            sources(&path, out)?;
         } else if path.extension().is_some_and(|kind| kind == "rs") {
-            out.push_str(&std::fs::read_to_string(&path).unwrap());
+            out.push_str(&std::fs::read_to_string(&path)?);
         }
     }
+    Ok(())
 }
 
 #[test]
@@ -380,7 +381,7 @@ fn every_test_that_the_docs_name_for_these_bugs_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let table = std::fs::read_to_string(root.join("docs/lessons.md")).unwrap();
     let mut code = String::new();
-    sources(&root.join("crates"), &mut code);
+    sources(&root.join("crates"), &mut code).unwrap();
     let rows: Vec<&str> = table
         .lines()
         .filter(|line| line.starts_with("| ") && line.contains('`'))
@@ -391,7 +392,10 @@ fn every_test_that_the_docs_name_for_these_bugs_exists() {
         let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
         assert!(!names.is_empty(), "no test in {row}");
         for name in names {
-            assert!(code.contains(&format!("fn {name}(")), "there is no test {name}");
+            assert!(
+                code.contains(&format!("fn {name}(")),
+                "there is no test {name}"
+            );
         }
     }
 }

@@ -86,7 +86,16 @@ mod tests {
     #[test]
     fn nonsense_says_nothing() {
         let long = format!("TEXT kv_cache_usage_perc=0.4,{}", "x".repeat(MAX_BYTES));
-        for value in ["", "TEXT", "JSON {", "JSON [1]", "TEXT kv_cache_usage_perc=NaN", "TEXT a=1", "CBOR x", &long] {
+        for value in [
+            "",
+            "TEXT",
+            "JSON {",
+            "JSON [1]",
+            "TEXT kv_cache_usage_perc=NaN",
+            "TEXT a=1",
+            "CBOR x",
+            &long,
+        ] {
             assert_eq!(LoadReport::read(value), None, "{value:.40}");
         }
     }

@@ -48,10 +48,22 @@ impl TenantMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         for (name, help, family) in [
             ("requests", "Requests to generate", &self.requests),
-            ("requests_refused", "Of these, not answered: 4xx and 5xx", &self.refused),
+            (
+                "requests_refused",
+                "Of these, not answered: 4xx and 5xx",
+                &self.refused,
+            ),
             ("prompt_tokens", "Tokens of prompts", &self.prompt_tokens),
-            ("cached_tokens", "Of these, found in a cache", &self.cached_tokens),
-            ("completion_tokens", "Tokens of answers", &self.completion_tokens),
+            (
+                "cached_tokens",
+                "Of these, found in a cache",
+                &self.cached_tokens,
+            ),
+            (
+                "completion_tokens",
+                "Tokens of answers",
+                &self.completion_tokens,
+            ),
         ] {
             let name = format!("forespeak_tenant_{name}");
             registry.register(name, format!("{help}, by tenant"), family.clone());
@@ -65,7 +77,9 @@ impl TenantMetrics {
         counters.refused.inc_by(u64::from(status >= 400));
         counters.prompt_tokens.inc_by(usage.prompt_tokens as u64);
         counters.cached_tokens.inc_by(usage.cached_tokens as u64);
-        counters.completion_tokens.inc_by(usage.completion_tokens as u64);
+        counters
+            .completion_tokens
+            .inc_by(usage.completion_tokens as u64);
     }
 
     fn counters(&self, tenant: &Arc<str>) -> Counters {

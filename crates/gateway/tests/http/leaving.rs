@@ -76,7 +76,10 @@ async fn a_hang_up_before_the_answer_frees_everything_too() {
     .await;
     assert!(took < FREE_WITHIN, "{took:?}");
     let metrics = get(running.address, "/metrics").await.text();
-    assert!(metrics.contains(&format!("status=\"499\"}} {tries}")), "{metrics}");
+    assert!(
+        metrics.contains(&format!("status=\"499\"}} {tries}")),
+        "{metrics}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

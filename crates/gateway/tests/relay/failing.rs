@@ -176,6 +176,8 @@ async fn what_tenants_ask_is_counted_under_their_names() {
     let worker = FakeWorker::start(whole("x")).await;
     let running = Setup::default().start(&[&worker]).await;
     assert_eq!(post(running.address, CHAT, &chat(false)).await.status, 200);
-    let counted = running.counter("forespeak_tenant_completion_tokens_total").await;
+    let counted = running
+        .counter("forespeak_tenant_completion_tokens_total")
+        .await;
     assert_eq!(counted, 2.0);
 }

@@ -66,11 +66,17 @@ fn stand_in(number: usize) -> String {
 
 /// Whether a value, as it stands in its JSON, is a long text into which no template looks.
 fn stands_back(json: &str) -> bool {
-    let text = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let Some(text) = text.map(str::as_bytes).filter(|text| text.len() >= LONG_BYTES) else {
+    let text = json
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let Some(text) = text
+        .map(str::as_bytes)
+        .filter(|text| text.len() >= LONG_BYTES)
+    else {
         return false;
     };
-    let is_plain = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_graphic() && *byte != b'\\');
+    let is_plain =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_graphic() && *byte != b'\\');
     // The last character may be the end of an escaped one.
     let ends_plainly = is_plain(text.last()) && is_plain(text.get(text.len() - 2));
     is_plain(text.first())
@@ -147,7 +153,9 @@ impl Piece<'_> {
         match self {
             Piece::Plain(plain) => text.push_str(plain),
             // It was read as JSON before, so it can be read again.
-            Piece::Long(json) => text.push_str(&serde_json::from_str::<Cow<'_, str>>(json).unwrap_or_default()),
+            Piece::Long(json) => {
+                text.push_str(&serde_json::from_str::<Cow<'_, str>>(json).unwrap_or_default())
+            }
         }
     }
 }
@@ -182,7 +190,12 @@ mod tests {
         let messages = Messages::read(&json).unwrap();
         assert_eq!(messages.long.len(), 2);
         let said = |message: &Value| message["content"].as_str().unwrap().to_owned();
-        let short = messages.shown.iter().map(said).collect::<Vec<_>>().join("|");
+        let short = messages
+            .shown
+            .iter()
+            .map(said)
+            .collect::<Vec<_>>()
+            .join("|");
         let length = short.len();
         let rendered = Rendered::of(short, messages.long).unwrap();
         let mut text = String::new();
@@ -195,7 +208,12 @@ mod tests {
     #[test]
     fn a_template_that_meddles_is_noticed() {
         let (one, two) = (stand_in(0), stand_in(1));
-        for meddled in [String::new(), format!("{one}{one}{two}"), format!("{two}{one}"), one.clone()] {
+        for meddled in [
+            String::new(),
+            format!("{one}{one}{two}"),
+            format!("{two}{one}"),
+            one.clone(),
+        ] {
             assert!(Rendered::of(meddled, vec!["\"x\"", "\"y\""]).is_none());
         }
         assert!(Rendered::of(format!("{one}-{two}"), vec!["\"x\"", "\"y\""]).is_some());

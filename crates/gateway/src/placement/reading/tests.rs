@@ -198,7 +198,10 @@ fn a_long_document_is_neither_rendered_nor_tokenised_again() {
     let reader = reader(Some(&codec));
     let document = json!({"role": "system", "content": format!("{}end", "Hello world, \"the model\"\n".repeat(400))});
     for turn in 0..3 {
-        let messages = [document.clone(), json!({"role": "user", "content": format!("Hello {turn}")})];
+        let messages = [
+            document.clone(),
+            json!({"role": "user", "content": format!("Hello {turn}")}),
+        ];
         let (prompt, how) = read(&reader, &ask(&json!({"messages": messages})));
         assert_eq!(how, if turn == 0 { How::Whole } else { How::Grown });
         let mut chain = TokenChain::new(Root::new(SEED, "salt", None), BLOCK);
