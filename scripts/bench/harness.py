@@ -15,6 +15,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 FORESPEAK = TARGET / "forespeak"
 MOCK = TARGET / "examples/mock_vllm"
 TICKS = os.sysconf("SC_CLK_TCK")
+# Threads of the gateway: 0 is its default.
+THREADS = int(os.environ.get("FORESPEAK_BENCH_THREADS", 0))
 
 
 def free_port():
@@ -113,7 +115,9 @@ def forespeak(port, workers, folder, policy="fit", tokenizer=None, scrape_every=
     """Writes a configuration for these workers; gives the command that serves it."""
     lines = [
         'salt_secret = { file = "salt" }', first_lines,
-        f'[server]\nlisten = "127.0.0.1:{port}"',
+        f'[server]\nlisten = "127.0.0.1:{port}"\nthreads = {THREADS}',
+        # Routers are compared as routers; none of the others keeps answers.
+        '[cache]\nstore = "off"',
         f'[[pools]]\nname = "main"\npolicy = "{policy}"\nscrape_every = "{scrape_every}"',
     ]
     for worker in workers:

@@ -13,20 +13,12 @@ from dataclasses import dataclass, field
 from worker import BLOCK_TOKENS, MAX_MODEL_LEN, SERVED_NAME, Worker
 
 START_TIMEOUT_SECONDS = 120
-IDLE_TIMEOUT_SECONDS = 120
-# On two busy cores vLLM's server may not get a turn for seconds, which is no sign of death here. A killed one is noticed all
-# the same: its connections break.
-PATIENCE = [
-    'scrape_timeout = "20s"',
-    'probe_every = "10s"',
-    'health = { stale_after = "60s", wedged_after = "5m" }',
-    'timeouts = { first_token = "10m", between_tokens = "10m", total_at_least = "20m" }',
-]
+OUT_WITHIN_SECONDS = 2
 
 
 def configuration(workers: list[Worker], tokenizer: str) -> str:
     lines = ['[server]', 'listen = "127.0.0.1:0"', '[admin]', 'listen = "127.0.0.1:0"']
-    lines += ['[[pools]]', 'name = "main"', f"block_tokens = {BLOCK_TOKENS}", *PATIENCE]
+    lines += ['[[pools]]', 'name = "main"', f"block_tokens = {BLOCK_TOKENS}"]
     for worker in workers:
         events = worker.event_endpoints()
         lines += ['[[pools.workers]]', f'url = "{worker.url}"']
@@ -51,15 +43,13 @@ class Gateway:
     def workers(self) -> list[dict]:
         return [worker for pool in self.operator("/admin/workers")["pools"] for worker in pool["workers"]]
 
-    def until_idle(self) -> None:
-        """Until the workers were looked at once more and were at rest: whoever reads an answer takes longer than that."""
-        since = time.monotonic()
-        while True:
-            waited = time.monotonic() - since
-            assert waited < IDLE_TIMEOUT_SECONDS, self.workers()
-            if all(worker["metrics_age"] < waited and not worker["running"] for worker in self.workers()):
-                return
-            time.sleep(0.05)
+    def condition(self, name: str) -> str:
+        return next(worker["condition"] for worker in self.workers() if worker["name"] == name)
+
+    def moves(self) -> list[str]:
+        """Decisions that sent a request away from the worker that held most of it, with their reasons."""
+        recent = self.operator("/admin/decisions?limit=100")
+        return [line for line in map(json.dumps, recent.get("decisions", recent)) if "elief" in line]
 
     def stop(self) -> None:
         self.process.terminate()

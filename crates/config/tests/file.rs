@@ -37,6 +37,7 @@ fn the_example_is_a_valid_file_and_says_what_the_defaults_are() {
     assert_eq!(told.health, unsaid.health);
     assert_eq!(told.timeouts, unsaid.timeouts);
     assert_eq!(told.admission, unsaid.admission);
+    assert_eq!(told.retries, unsaid.retries);
     assert_eq!(
         (
             told.policy,

@@ -123,6 +123,14 @@ impl Fleet {
         self.registry.assign(&Source::Config, workers, now)
     }
 
+    /// Whether [`Self::reload`] could be done; nothing is changed.
+    ///
+    /// # Errors
+    /// Those of a reload.
+    pub fn check_reload(&self, workers: &[WorkerSpec]) -> Result<(), FleetError> {
+        self.registry.check(workers)
+    }
+
     /// Stops watching and waits until nothing runs any more.
     pub async fn stop(mut self) {
         self.stop.cancel();

@@ -35,7 +35,7 @@ pub use backoff::Backoff;
 pub use error::FleetError;
 pub use fleet::{Fleet, FleetConfig};
 pub use kv_events::{KvChange, KvUpdate};
-pub use registry::{DnsSource, Registry, Snapshot, parse_worker_file};
+pub use registry::{DnsSource, Registry, Snapshot, parse_worker_file, read_worker_file};
 pub use routing::WorkerId;
 pub use spec::{DEFAULT_POOL, EventsSpec, MAX_RANKS, Secret, WorkerSpec, WorkerUrl};
 pub use worker::{Attempt, Fault, ScrapeCounters, ScrapeCounts, Sighting, Worker};

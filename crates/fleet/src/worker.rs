@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use routing::{LedgerView, WorkerId, WorkerView};
+use routing::{LedgerView, Speeds, WorkerId, WorkerView};
 use tokio::sync::Notify;
 
 use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
 use crate::health::{Candidate, Condition, DrainReason, Draining, Health, HealthConfig, Signal};
 use crate::kv_events::EventCounters;
+use crate::observe::orca::LoadReport;
 use crate::observe::{Observation, Rates, Smoothed};
 use crate::recycle::Evidence;
 use crate::spec::WorkerSpec;
@@ -42,10 +43,12 @@ impl Sighting {
         at: Instant,
     ) -> Self {
         let Some(before) = before else {
+            // Its counters tell of all it did before we came: speeds to begin with.
+            let so_far = Rates::since_its_start(&observation);
             return Self {
+                smoothed: Smoothed::default().with(&so_far, Duration::ZERO),
                 observation,
                 rates: None,
-                smoothed: Smoothed::default(),
                 asked,
                 at,
             };
@@ -62,6 +65,9 @@ impl Sighting {
         }
     }
 }
+
+/// Metrics older than this are late: two turns of the scrape loop. What answers say about their worker's load is news then.
+const LATE_METRICS: Duration = Duration::from_secs(1);
 
 /// What became of scrapes and probes. Counted here, named and exported by the gateway.
 #[derive(Debug, Default)]
@@ -176,6 +182,28 @@ impl Worker {
             .map(|seen| now.saturating_duration_since(seen.at))
     }
 
+    /// Whether an answer may tell its load: its metrics page is late.
+    pub fn wants_load_report(&self, now: Instant) -> bool {
+        self.metrics_age(now).is_some_and(|age| age >= LATE_METRICS)
+    }
+
+    /// Takes in what an answer said about its load. How many requests run there it does not say: as many as are ours, as
+    /// far as we know.
+    pub fn reported(&self, report: LoadReport, now: Instant) {
+        if !self.wants_load_report(now) {
+            return;
+        }
+        let Some(last) = self.sighting.load_full() else {
+            return;
+        };
+        let mut seen = Sighting::clone(&last);
+        seen.observation.kv_usage = report.kv_usage.or(seen.observation.kv_usage);
+        seen.observation.waiting = report.waiting.or(seen.observation.waiting);
+        seen.observation.running = Some(self.in_flight());
+        (seen.asked, seen.at) = (now, now);
+        self.sighting.store(Some(Arc::new(seen)));
+    }
+
     /// Health and breaker together, for [`crate::health::standings`].
     pub fn candidate(&self, now: Instant) -> Candidate {
         let judgement = self.judgement();
@@ -201,14 +229,30 @@ impl Worker {
         self.judgement().health.is_wedged(now)
     }
 
+    /// How fast it was seen to be.
+    pub fn speeds(&self) -> Speeds {
+        let seen = self.sighting.load();
+        let Some(seen) = seen.as_ref() else {
+            return Speeds::default();
+        };
+        Speeds {
+            prefill_tokens_per_second: seen.smoothed.prefill_tokens_per_second,
+            inter_token: seen
+                .smoothed
+                .itl_seconds
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        }
+    }
+
     /// What a policy is told about it: the last page, the books of this gateway, and the weight that its
-    /// pool's [`standings`](crate::health::standings) give it. What was never measured keeps the value that
-    /// `routing` assumes.
+    /// pool's [`standings`](crate::health::standings) give it. Speeds that were never measured are those of
+    /// `peers`, or else what `routing` assumes.
     pub fn view(
         &self,
         weight: f64,
         ledger: LedgerView,
         hit_trust: f64,
+        peers: Speeds,
         now: Instant,
     ) -> WorkerView {
         let idle = WorkerView::idle(self.id, 0);
@@ -219,13 +263,10 @@ impl Worker {
                 ledger,
                 hit_trust,
                 metrics_age: Duration::MAX,
-                ..idle
+                ..idle.at_speeds(peers)
             };
         };
-        let (page, speed) = (&seen.observation, &seen.smoothed);
-        let inter_token = speed
-            .itl_seconds
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let page = &seen.observation;
         WorkerView {
             weight,
             kv_capacity_tokens: page.cache.capacity_tokens.unwrap_or(0),
@@ -234,12 +275,8 @@ impl Worker {
             waiting: page.waiting.unwrap_or(0),
             metrics_age: now.saturating_duration_since(seen.at),
             ledger,
-            prefill_tokens_per_second: speed
-                .prefill_tokens_per_second
-                .unwrap_or(idle.prefill_tokens_per_second),
-            inter_token: inter_token.unwrap_or(idle.inter_token),
             hit_trust,
-            ..idle
+            ..idle.at_speeds(self.speeds().or(peers))
         }
     }
 
@@ -461,5 +498,42 @@ impl Drop for Attempt {
                 .breaker
                 .settle(permit, Outcome::Neutral, Instant::now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::WorkerUrl;
+
+    #[test]
+    fn what_answers_tell_of_a_workers_load_counts_where_its_metrics_are_late() {
+        let start = Instant::now();
+        let spec = WorkerSpec::new(WorkerUrl::parse("http://10.0.0.1:8000").unwrap());
+        let worker = Worker::new(
+            WorkerId(0),
+            spec,
+            HealthConfig::default(),
+            BreakerConfig::default(),
+            start,
+        );
+        let full = LoadReport {
+            kv_usage: Some(0.9),
+            waiting: Some(4),
+        };
+        worker.reported(full, start);
+        assert!(worker.sighting().is_none(), "its size is not known");
+        let page = "vllm:kv_cache_usage_perc 0.1\nvllm:num_requests_running 7\nvllm:num_requests_waiting 0\n";
+        worker.observed(Observation::from_page(page).unwrap(), start, start);
+        let usage = || worker.sighting().unwrap().observation.kv_usage;
+
+        worker.reported(full, start + LATE_METRICS / 2);
+        assert_eq!(usage(), Some(0.1), "the page is newer");
+        let late = start + LATE_METRICS;
+        assert!(worker.wants_load_report(late));
+        worker.reported(full, late);
+        let seen = worker.sighting().unwrap();
+        assert_eq!((usage(), seen.observation.waiting), (Some(0.9), Some(4)));
+        assert_eq!((seen.observation.running, seen.at), (Some(0), late));
     }
 }

@@ -75,6 +75,8 @@ const CHECK_EXAMPLES: &str = "Examples:
       the file, and every worker in it
   forespeak check --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000
       two workers, without a file
+  forespeak check --model target.gguf --draft small.gguf
+      whether the one can draft for the other
   forespeak check --schema > forespeak.schema.json
       for editors that complete and check TOML
   forespeak check --example > forespeak.toml
@@ -224,6 +226,12 @@ pub(crate) struct CheckOptions {
     /// Print a configuration file to begin with, and nothing else
     #[arg(long, conflicts_with_all = ["config", "worker"])]
     pub(crate) example: bool,
+    /// A model whose tokenizer is to be compared with that of --draft
+    #[arg(long, value_name = "PATH", requires = "draft")]
+    pub(crate) model: Option<PathBuf>,
+    /// A model that is to draft for --model
+    #[arg(long, value_name = "PATH", requires = "model")]
+    pub(crate) draft: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::placement::Pool;
-use crate::relay::{RelayTimeouts, RetryBudget};
+use crate::relay::{RelayTimeouts, RetryBudget, RetryLimits};
 
 /// A model that a pool of workers serves.
 #[derive(Debug)]
@@ -42,6 +42,13 @@ impl FleetModel {
             pool,
             retries: RetryBudget::default(),
         }
+    }
+
+    /// With other limits on retries.
+    #[must_use]
+    pub fn with_retries(mut self, limits: RetryLimits) -> Self {
+        self.retries = RetryBudget::new(limits);
+        self
     }
 
     /// The adapter of this name.

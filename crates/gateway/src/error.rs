@@ -14,6 +14,9 @@ pub enum GatewayError {
         /// Why not.
         source: std::io::Error,
     },
+    /// There are no threads to be had.
+    #[error("cannot start the threads that carry connections: {0}; set a smaller [server] threads")]
+    Threads(#[source] std::io::Error),
     /// The admin API would be open to others.
     #[error(
         "the admin api does not listen on {address} without a key; set [admin] key, or listen on 127.0.0.1"

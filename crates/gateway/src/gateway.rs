@@ -122,6 +122,13 @@ impl Gateway {
         self.catalog.store(Arc::new(catalog));
     }
 
+    /// Whether anything that is served here could be: by the engine in this process, or by a worker of some pool.
+    pub(crate) fn can_serve(&self) -> bool {
+        let catalog = self.catalog();
+        let here = self.worker().is_some_and(Worker::is_alive);
+        here || catalog.models().iter().any(|model| model.pool.can_serve())
+    }
+
     /// Who may ask.
     pub fn tenants(&self) -> Arc<Tenants> {
         self.tenants.load_full()

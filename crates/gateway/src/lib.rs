@@ -34,7 +34,7 @@ pub use error::GatewayError;
 pub use gateway::{Gateway, ServedModel};
 pub use model_codec::ModelCodec;
 pub use recall::Prices;
-pub use relay::RelayTimeouts;
+pub use relay::{RelayTimeouts, RetryLimits};
 pub use server::{Server, ServerConfig, StopSwitch};
 pub use traffic::Traffic;
 pub use worker::{Codec, JsonChat, Load, Worker};

@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::relay::RelayMetrics;
+use crate::tenants::TenantMetrics;
 
 /// Seconds; wide enough for a health check and for a long answer.
 const DURATION_BUCKETS: [f64; 20] = [
@@ -31,6 +32,7 @@ pub(crate) struct HttpMetrics {
     duration: Histogram,
     first_token: Histogram,
     connections: Gauge,
+    pub(crate) tenants: TenantMetrics,
 }
 
 impl HttpMetrics {
@@ -61,7 +63,10 @@ impl HttpMetrics {
             connections.clone(),
         );
         relay.register(&mut registry);
+        let tenants = TenantMetrics::default();
+        tenants.register(&mut registry);
         Self {
+            tenants,
             registry,
             requests,
             duration,

@@ -155,6 +155,10 @@ impl Drop for Record {
             self.first_token,
             took,
         );
+        if let Some(tenant) = &self.tenant {
+            let metrics = &self.gateway.metrics.tenants;
+            metrics.finished(&tenant.name, self.status, &self.usage);
+        }
         tracing::info!(
             target: "forespeak::request",
             id = &*self.id,

@@ -17,6 +17,7 @@
 //! while the token ids in their events stay what they are.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use twox_hash::XxHash3_64;
@@ -103,11 +104,13 @@ impl Root {
 /// same_words.extend(&[1, 2, 3, 4]);
 /// assert_ne!(same_words.keys()[0], first);
 /// ```
+///
+/// A copy shares its keys with the original until one of them grows, so that remembering a long chat costs little.
 #[derive(Clone)]
 pub struct TokenChain {
     hasher: BlockHasher,
     block_tokens: usize,
-    keys: Vec<BlockKey>,
+    keys: Arc<Vec<BlockKey>>,
     tail: Vec<u32>,
 }
 
@@ -117,7 +120,7 @@ impl TokenChain {
         Self {
             hasher: BlockHasher::after(root),
             block_tokens: block_tokens.clamp(1, MAX_BLOCK_TOKENS),
-            keys: Vec::new(),
+            keys: Arc::default(),
             tail: Vec::new(),
         }
     }
@@ -133,14 +136,18 @@ impl TokenChain {
             if self.tail.len() < self.block_tokens {
                 return;
             }
-            self.keys.push(self.hasher.push_tokens(&self.tail));
+            Arc::make_mut(&mut self.keys).push(self.hasher.push_tokens(&self.tail));
             self.tail.clear();
         }
-        self.keys.reserve(rest.len() / self.block_tokens);
         let blocks = rest.chunks_exact(self.block_tokens);
         self.tail.extend_from_slice(blocks.remainder());
+        if blocks.len() == 0 {
+            return;
+        }
+        let keys = Arc::make_mut(&mut self.keys);
+        keys.reserve(blocks.len());
         for block in blocks {
-            self.keys.push(self.hasher.push_tokens(block));
+            keys.push(self.hasher.push_tokens(block));
         }
     }
 
@@ -150,11 +157,11 @@ impl TokenChain {
     }
 
     /// The keys alone, where nothing more is to come.
-    pub fn into_keys(self) -> Vec<BlockKey> {
+    pub fn into_keys(self) -> Arc<Vec<BlockKey>> {
         self.keys
     }
 
-    /// What the chain has allocated.
+    /// What the chain has allocated, shared with others or not.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<BlockKey>() * self.keys.capacity()
             + size_of::<u32>() * self.tail.capacity()
@@ -204,8 +211,8 @@ impl TextChain {
     }
 
     /// The keys alone, where nothing more is to come.
-    pub fn into_keys(self) -> Vec<BlockKey> {
-        self.keys
+    pub fn into_keys(self) -> Arc<Vec<BlockKey>> {
+        Arc::new(self.keys)
     }
 }
 

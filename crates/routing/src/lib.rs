@@ -64,5 +64,5 @@ pub use policy::{Draw, Policy};
 pub use request::{Priority, RequestView};
 pub use worker::{
     ASSUMED_INTER_TOKEN, ASSUMED_PREFILL_TOKENS_PER_SECOND, ASSUMED_STEP_TOKENS, LedgerView,
-    WorkerId, WorkerView,
+    Speeds, WorkerId, WorkerView,
 };

@@ -54,6 +54,24 @@ impl Trail {
         Self(prints)
     }
 
+    /// The same for messages that come in pieces, one fingerprint per message. Other pieces of the same bytes make another message.
+    pub fn over_pieces<'a, P>(root: Root, messages: impl IntoIterator<Item = P>) -> Self
+    where
+        P: IntoIterator<Item = &'a [u8]>,
+    {
+        let (seed, mut parent) = seed_and_start(root);
+        let prints = messages
+            .into_iter()
+            .map(|pieces| {
+                for piece in pieces {
+                    parent = extended(seed, parent, piece);
+                }
+                parent
+            })
+            .collect();
+        Self(prints)
+    }
+
     /// The fingerprint of the first so many messages; `None` for none of them or more than there are.
     pub fn print(&self, messages: usize) -> Option<u64> {
         self.0.get(messages.checked_sub(1)?).copied()
@@ -215,6 +233,15 @@ mod tests {
         let mut memo = ChainMemo::new(1 << 20);
         memo.remember(&trail("a", &["xy"]), chain(64));
         assert!(memo.longest(&trail("a", &["x", "y"])).is_none());
+    }
+
+    #[test]
+    fn a_message_of_one_piece_is_that_message() {
+        let whole = trail("a", &["x", "y"]);
+        let pieces: [&[&[u8]]; 2] = [&[b"x"], &[b"y"]];
+        let in_pieces =
+            Trail::over_pieces(root("a"), pieces.map(|message| message.iter().copied()));
+        assert_eq!(whole, in_pieces);
     }
 
     #[test]

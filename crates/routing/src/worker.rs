@@ -66,6 +66,48 @@ pub struct LedgerView {
     pub kv_tokens_since_scrape: u64,
     /// Uncached prompt tokens of requests whose first token has not come yet.
     pub prefill_backlog_tokens: u64,
+    /// Requests of ours that the last scrape may have counted, ended since or not.
+    pub in_last_scrape: u32,
+}
+
+/// How fast a worker is, as far as it was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Speeds {
+    /// Prompt tokens computed per second of prefill.
+    pub prefill_tokens_per_second: Option<f64>,
+    /// Time between two tokens of a stream.
+    pub inter_token: Option<Duration>,
+}
+
+impl Speeds {
+    /// The mean of what is known of a pool's workers: what to assume of one that has not shown its own. A number
+    /// from elsewhere would make a worker nobody has used yet look faster or slower than all others, and
+    /// draw requests away from their caches for no reason.
+    pub fn mean(pool: impl Iterator<Item = Self> + Clone) -> Self {
+        let rates = pool.clone().filter_map(|one| one.prefill_tokens_per_second);
+        let gaps = pool.filter_map(|one| one.inter_token.map(|gap| gap.as_secs_f64()));
+        let gap = mean(gaps).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Self {
+            prefill_tokens_per_second: mean(rates),
+            inter_token: gap,
+        }
+    }
+
+    /// With what is missing taken from `other`.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            prefill_tokens_per_second: self
+                .prefill_tokens_per_second
+                .or(other.prefill_tokens_per_second),
+            inter_token: self.inter_token.or(other.inter_token),
+        }
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), one| (sum + one, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 impl WorkerView {
@@ -87,14 +129,24 @@ impl WorkerView {
         }
     }
 
-    /// Requests on the worker now: those it reported and those sent since. With nobody else sending, our own
-    /// count of open requests is the better one.
+    /// Requests on the worker now: our own open ones, which we know to the moment, and what others had there at the
+    /// last scrape. Our own that ended since are in that scrape, too, and count for nothing.
     pub fn batch(&self) -> u32 {
-        let reported = self
-            .running
-            .saturating_add(self.waiting)
-            .saturating_add(self.ledger.sent_since_scrape);
-        reported.max(self.ledger.in_flight)
+        let reported = self.running.saturating_add(self.waiting);
+        let of_others = reported.saturating_sub(self.ledger.in_last_scrape);
+        of_others.saturating_add(self.ledger.in_flight)
+    }
+
+    /// With these speeds; what is not among them is assumed.
+    #[must_use]
+    pub fn at_speeds(self, speeds: Speeds) -> Self {
+        Self {
+            prefill_tokens_per_second: speeds
+                .prefill_tokens_per_second
+                .unwrap_or(ASSUMED_PREFILL_TOKENS_PER_SECOND),
+            inter_token: speeds.inter_token.unwrap_or(ASSUMED_INTER_TOKEN),
+            ..self
+        }
     }
 
     /// KV tokens no request has claimed.
@@ -119,5 +171,38 @@ impl WorkerView {
         } else {
             ASSUMED_PREFILL_TOKENS_PER_SECOND
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_ended_since_the_last_scrape_are_not_in_the_batch() {
+        let mut worker = WorkerView::idle(WorkerId(0), 1_000);
+        worker.running = 5;
+        worker.ledger.in_last_scrape = 3;
+        worker.ledger.in_flight = 0;
+        assert_eq!(worker.batch(), 2, "those of others");
+        worker.ledger.in_flight = 4;
+        assert_eq!(worker.batch(), 6);
+        // A page from before our requests arrived there.
+        worker.running = 0;
+        assert_eq!(worker.batch(), 4);
+    }
+
+    #[test]
+    fn a_worker_that_was_never_measured_is_taken_to_be_like_its_peers() {
+        let seen = |rate, millis| Speeds {
+            prefill_tokens_per_second: Some(rate),
+            inter_token: Some(Duration::from_millis(millis)),
+        };
+        let pool = [seen(100.0, 40), Speeds::default(), seen(300.0, 20)];
+        let typical = Speeds::mean(pool.iter().copied());
+        assert_eq!(typical, seen(200.0, 30));
+        assert_eq!(Speeds::default().or(typical), typical);
+        assert_eq!(pool[0].or(typical), pool[0]);
+        assert_eq!(Speeds::mean([].into_iter()), Speeds::default());
     }
 }

@@ -362,3 +362,40 @@ fn when_nobody_has_room_somebody_is_still_chosen_and_the_reason_says_so() {
         "{decision}"
     );
 }
+
+/// All Rust sources below a folder, one after the other.
+fn sources(folder: &std::path::Path, out: &mut String) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, out)?;
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            out.push_str(&std::fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_test_that_the_docs_name_for_these_bugs_exists() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let table = std::fs::read_to_string(root.join("docs/lessons.md")).unwrap();
+    let mut code = String::new();
+    sources(&root.join("crates"), &mut code).unwrap();
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'))
+        .collect();
+    assert!(rows.len() >= 15, "{} rows", rows.len());
+    for row in rows {
+        let tests = row.rsplit('|').nth(1).unwrap();
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test in {row}");
+        for name in names {
+            assert!(
+                code.contains(&format!("fn {name}(")),
+                "there is no test {name}"
+            );
+        }
+    }
+}

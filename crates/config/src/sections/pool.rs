@@ -43,6 +43,8 @@ pub struct Pool {
     pub timeouts: Timeouts,
     /// Who may go now, who waits and who is refused.
     pub admission: Admission,
+    /// How often requests that a worker failed may be tried elsewhere.
+    pub retries: Retries,
     /// What to do with workers that leak or are stuck; nothing if left out.
     pub recycling: Option<Recycling>,
 }
@@ -67,6 +69,7 @@ impl Default for Pool {
             health: Health::default(),
             timeouts: Timeouts::default(),
             admission: Admission::default(),
+            retries: Retries::default(),
             recycling: None,
         }
     }
@@ -229,15 +232,44 @@ pub struct Admission {
     pub queue_per_tenant: usize,
     /// How long each priority may wait.
     pub patience: Patience,
+    /// The share of the workers' KV cache in use beyond which low priority is refused.
+    pub low_up_to: f64,
+    /// The same for normal priority. High priority waits.
+    pub normal_up_to: f64,
 }
 
 impl Default for Admission {
     fn default() -> Self {
         let queue = routing::admission::QueueLimits::default();
+        let limits = routing::admission::UsageLimits::default();
         Self {
             queue: queue.requests,
             queue_per_tenant: queue.per_tenant,
             patience: Patience::default(),
+            low_up_to: limits.low,
+            normal_up_to: limits.normal,
+        }
+    }
+}
+
+/// How often requests that a worker failed may be tried elsewhere: without a bound, retries turn a bad minute into an outage.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Retries {
+    /// Retries per request, in the long run.
+    pub share: f64,
+    /// Retries that are there from the start.
+    pub at_start: u32,
+    /// The most that a quiet time saves up.
+    pub at_most: u32,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            share: 0.2,
+            at_start: 20,
+            at_most: 100,
         }
     }
 }

@@ -27,6 +27,7 @@
 
 pub mod names;
 mod observation;
+pub mod orca;
 mod rates;
 mod tally;
 

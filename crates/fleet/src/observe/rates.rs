@@ -39,6 +39,16 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// What a worker's counters tell of all the time before its first observation. Speeds and ratios only: for how long
+    /// it has been counting nobody knows.
+    pub(crate) fn since_its_start(now: &Observation) -> Self {
+        let zero = Observation {
+            counters: Counters::default(),
+            ..now.clone()
+        };
+        Self::between(&zero, now, Duration::ZERO)
+    }
+
     /// From one observation to the next, `elapsed` later.
     pub fn between(before: &Observation, now: &Observation, elapsed: Duration) -> Self {
         let restarted = is_reset(before, now);
@@ -176,6 +186,15 @@ mod tests {
         assert_eq!(rates.prefix_hit_ratio, Some(0.25));
         assert_eq!(rates.itl, Some(Duration::from_millis(50)));
         assert_eq!(rates.ttft, None);
+        assert!(!rates.restarted);
+    }
+
+    #[test]
+    fn a_first_page_tells_speeds_and_no_rates() {
+        let rates = Rates::since_its_start(&page(1.0, 100, 40, 1.0, 10));
+        assert_eq!(rates.itl, Some(Duration::from_millis(100)));
+        assert_eq!(rates.prefix_hit_ratio, Some(0.25));
+        assert_eq!(rates.generation_tokens_per_second, None);
         assert!(!rates.restarted);
     }
 

@@ -60,6 +60,24 @@ impl Addresses {
 }
 
 impl DnsSource {
+    /// The workers that the name stands for now.
+    ///
+    /// # Errors
+    /// If it cannot be looked up, or its workers cannot be used.
+    pub async fn resolve(&self) -> Result<Vec<WorkerSpec>, FleetError> {
+        let name = self.template.url.host();
+        let found = look_up(name, self.port()).await;
+        let found = found.map_err(|why| FleetError::Dns {
+            name: name.to_owned(),
+            why,
+        })?;
+        let addresses = Addresses::default().answered(found);
+        addresses
+            .into_iter()
+            .map(|address| self.worker_at(address))
+            .collect()
+    }
+
     /// The worker at an address.
     fn worker_at(&self, address: IpAddr) -> Result<WorkerSpec, FleetError> {
         let host = match address {

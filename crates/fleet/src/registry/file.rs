@@ -81,6 +81,22 @@ async fn read(path: &Path, bytes: u64) -> Result<Vec<WorkerSpec>, String> {
     parse_worker_file(&text)
 }
 
+/// The workers that a file lists now; those that name no pool belong to `pool`.
+///
+/// # Errors
+/// If it cannot be read or makes no sense.
+pub async fn read_worker_file(path: &str, pool: &str) -> Result<Vec<WorkerSpec>, FleetError> {
+    let listed = match stamp(Path::new(path)).await {
+        Ok(stamp) => read(Path::new(path), stamp.bytes).await,
+        Err(why) => Err(why),
+    };
+    let listed = listed.map_err(|why| FleetError::File {
+        path: path.to_owned(),
+        why,
+    })?;
+    Ok(of_pool(listed, pool))
+}
+
 /// Workers that name no pool belong to that of whoever reads the file.
 fn of_pool(mut specs: Vec<WorkerSpec>, pool: &str) -> Vec<WorkerSpec> {
     for spec in specs.iter_mut().filter(|spec| spec.pool == DEFAULT_POOL) {

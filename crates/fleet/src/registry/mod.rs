@@ -12,7 +12,7 @@ mod file;
 mod snapshot;
 
 pub use dns::DnsSource;
-pub use file::{MAX_FILE_BYTES, parse_worker_file};
+pub use file::{MAX_FILE_BYTES, parse_worker_file, read_worker_file};
 pub use snapshot::Snapshot;
 
 pub(crate) use dns::follow_dns;
@@ -126,14 +126,7 @@ impl Registry {
         specs: Vec<WorkerSpec>,
         now: Instant,
     ) -> Result<(), FleetError> {
-        let mut names = BTreeSet::new();
-        for spec in &specs {
-            spec.check()?;
-            let name = spec.name().to_owned();
-            if let Some(name) = names.replace(name) {
-                return Err(FleetError::DuplicateName { name });
-            }
-        }
+        let names = check_specs(&specs)?;
         let mut books = self.books();
         books.check_room(&specs)?;
         let mut changed = false;
@@ -153,6 +146,15 @@ impl Registry {
             self.publish(&mut books);
         }
         Ok(())
+    }
+
+    /// Whether these could become the whole set of a source; nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`Self::assign`].
+    pub fn check(&self, specs: &[WorkerSpec]) -> Result<(), FleetError> {
+        check_specs(specs)?;
+        self.books().check_room(specs)
     }
 
     /// Adds one worker on an operator's word, or takes back one that was leaving.
@@ -288,6 +290,19 @@ impl Registry {
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether these can be workers of one fleet; gives their names.
+fn check_specs(specs: &[WorkerSpec]) -> Result<BTreeSet<String>, FleetError> {
+    let mut names = BTreeSet::new();
+    for spec in specs {
+        spec.check()?;
+        let name = spec.name().to_owned();
+        if let Some(name) = names.replace(name) {
+            return Err(FleetError::DuplicateName { name });
+        }
+    }
+    Ok(names)
 }
 
 impl Books {

@@ -37,19 +37,36 @@ impl Snapshot {
             .filter(move |worker| worker.spec().pool == pool)
     }
 
-    /// The workers of a pool with what each may be given now: never nobody while anybody is staying.
+    /// The workers of a pool with what each may be given now: never nobody while anybody is staying. Those in
+    /// `avoid` get nothing and count for nothing, so that a request which they failed may still have the
+    /// last worker that is left, in whatever condition it is.
     pub fn standings<'a>(
         &'a self,
         pool: &str,
         panic: PanicConfig,
+        avoid: &[WorkerId],
         now: Instant,
     ) -> Vec<(&'a Arc<Worker>, Standing)> {
         let ours = |worker: &&Arc<Worker>| worker.spec().pool == pool;
         let workers: Vec<&'a Arc<Worker>> = self.workers.iter().filter(ours).collect();
-        let candidates: Vec<Candidate> =
-            workers.iter().map(|worker| worker.candidate(now)).collect();
-        let standings = standings(&candidates, panic);
-        workers.into_iter().zip(standings).collect()
+        let counts = |worker: &Arc<Worker>| !avoid.contains(&worker.id());
+        let candidates: Vec<Candidate> = workers
+            .iter()
+            .filter(|worker| counts(worker))
+            .map(|worker| worker.candidate(now))
+            .collect();
+        let mut standings = standings(&candidates, panic).into_iter();
+        let nothing = Standing {
+            weight: 0.0,
+            panic: false,
+        };
+        workers
+            .into_iter()
+            .map(|worker| {
+                let standing = counts(worker).then(|| standings.next()).flatten();
+                (worker, standing.unwrap_or(nothing))
+            })
+            .collect()
     }
 
     /// The worker of this number.

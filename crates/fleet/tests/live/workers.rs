@@ -7,7 +7,7 @@ use crate::support::{Behaviour, PATIENCE, Web, eventually, free_port, quick_conf
 use forespeak_fleet::health::{Condition, DownReason, DrainReason, PanicConfig};
 use forespeak_fleet::scrape::MAX_PAGE_BYTES;
 use forespeak_fleet::{DEFAULT_POOL, DnsSource, Fault, Fleet, KvChange, Worker, WorkerUrl};
-use routing::LedgerView;
+use routing::{LedgerView, Speeds};
 
 const PAGE: &str = include_str!("../fixtures/vllm_0_32.prom");
 
@@ -38,7 +38,13 @@ async fn a_worker_is_found_alive_and_its_metrics_are_read() {
     let seen = worker.sighting().unwrap();
     assert_eq!(seen.observation.running, Some(7));
     assert_eq!(seen.observation.cache.capacity_tokens, Some(32_768));
-    let view = worker.view(1.0, LedgerView::default(), 1.0, Instant::now());
+    let view = worker.view(
+        1.0,
+        LedgerView::default(),
+        1.0,
+        Speeds::default(),
+        Instant::now(),
+    );
     assert_eq!((view.running, view.waiting), (7, 2));
     assert_eq!(view.kv_free_tokens(), 24_576);
     fleet.stop().await;
@@ -64,7 +70,7 @@ async fn one_dead_or_silent_worker_holds_nobody_up() {
     assert_eq!(silent.requests(), 1, "one question at a time");
     let snapshot = fleet.snapshot();
     let weights: Vec<bool> = snapshot
-        .standings(DEFAULT_POOL, PanicConfig::default(), Instant::now())
+        .standings(DEFAULT_POOL, PanicConfig::default(), &[], Instant::now())
         .iter()
         .map(|(_, standing)| standing.weight > 0.0)
         .collect();

@@ -56,13 +56,12 @@ pub(super) fn run(options: Box<ServeOptions>, role: Role) -> Result<(), CommandE
     } else {
         None
     };
-    let threads = match config.server.threads {
-        0 if beside_engine => THREADS_BESIDE_ENGINE,
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(match lanes(&config) {
+            0 => config.server.threads.max(THREADS_BESIDE_ENGINE),
+            // Only what watches the fleet is left to it.
+            _ => 1,
+        })
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_name("network")
         .enable_all()
@@ -72,6 +71,16 @@ pub(super) fn run(options: Box<ServeOptions>, role: Role) -> Result<(), CommandE
     // not hold up the end.
     runtime.shutdown_background();
     served
+}
+
+/// Threads that carry connections, each on its own. Beside an engine there are none: there the runtime's threads do,
+/// of which one is enough.
+fn lanes(config: &Config) -> usize {
+    match config.server.threads {
+        _ if needs_engine(config) => 0,
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
 }
 
 /// Where nobody else is named, and where it is asked for.
@@ -149,6 +158,8 @@ fn server_config(config: &Config) -> ServerConfig {
         max_connections: config.server.max_connections,
         header_timeout: config.server.header_timeout.into(),
         drain_timeout: config.server.drain_timeout.into(),
+        lanes: lanes(config),
+        blocking_threads: BLOCKING_THREADS.div_ceil(lanes(config).max(1)),
     }
 }
 

@@ -66,6 +66,7 @@ impl Running {
             workers: Vec::new(),
             // These belong to the relay, not to the pool.
             timeouts: config::Timeouts::default(),
+            retries: config::Retries::default(),
             forwards_priority: false,
             ..pool.clone()
         };
@@ -110,9 +111,15 @@ impl Live {
             let running = self.pool(&config, settings, &mut changes).await?;
             next.insert(settings.name.clone(), running);
         }
+        let mut wanted = Vec::new();
         for running in next.values() {
-            let wanted = workers(&running.settings)?;
-            running.pool.fleet().reload(wanted)?;
+            let specs = workers(&running.settings)?;
+            running.pool.fleet().check_reload(&specs)?;
+            wanted.push((&running.pool, specs));
+        }
+        // From here on only an operator who fills up a pool at this very moment could make one of several fail.
+        for (pool, specs) in wanted {
+            pool.fleet().reload(specs)?;
         }
         let mut state = self.state();
         let gone = state.pools.keys().filter(|name| !next.contains_key(*name));

@@ -17,5 +17,5 @@ mod tenants;
 pub(crate) use cache::{open_cache, prices};
 pub(crate) use learn::{Learnt, ask_for_models};
 pub(crate) use live::Live;
-pub(crate) use pools::{codec_of, model_of, pool_config, worker_spec};
+pub(crate) use pools::{codec_of, model_of, pool_config, workers_now};
 pub(crate) use tenants::{salt_secret, tenants};

@@ -8,9 +8,9 @@ use fleet::registry::RegistryConfig;
 use fleet::scrape::ScrapeConfig;
 use fleet::{DnsSource, EventsSpec, FleetConfig, FleetError, WorkerSpec, WorkerUrl};
 use gateway::placement::{Hook, PlacementMetrics, PoolConfig, RecyclingConfig};
-use gateway::{Codec, FleetModel, ModelCodec, RelayTimeouts};
+use gateway::{Codec, FleetModel, ModelCodec, RelayTimeouts, RetryLimits};
 use model::Language;
-use routing::admission::{Patience, QueueLimits};
+use routing::admission::{Patience, QueueLimits, UsageLimits};
 
 use crate::commands::CommandError;
 
@@ -46,6 +46,38 @@ pub(crate) fn codec_of(model: &Model) -> Result<Option<Arc<dyn Codec>>, CommandE
     let language = Language::load(path, template.as_deref())?;
     let codec = ModelCodec::new(language.tokenizer, language.template);
     Ok(Some(Arc::new(codec)))
+}
+
+/// All workers of a pool as they are now, or why some cannot be known: what the section lists, names in DNS, the file.
+pub(crate) async fn workers_now(
+    pool: &config::Pool,
+) -> Vec<Result<WorkerSpec, (String, FleetError)>> {
+    let mut found: Vec<Result<WorkerSpec, (String, FleetError)>> = Vec::new();
+    for section in &pool.workers {
+        let spec = worker_spec(section, &pool.name);
+        found.push(spec.map_err(|error| (section.url.clone(), error)));
+    }
+    for section in &pool.dns {
+        let resolved = match dns(section, &pool.name) {
+            Ok(source) => source.resolve().await,
+            Err(error) => Err(error),
+        };
+        match resolved {
+            Ok(specs) => found.extend(specs.into_iter().map(Ok)),
+            Err(error) => found.push(Err((section.url.clone(), error))),
+        }
+    }
+    if let Some(path) = &pool.file {
+        let path = path.display().to_string();
+        match fleet::read_worker_file(&path, &pool.name).await {
+            Ok(specs) => {
+                let ours = specs.into_iter().filter(|spec| spec.pool == pool.name);
+                found.extend(ours.map(Ok));
+            }
+            Err(error) => found.push(Err((path, error))),
+        }
+    }
+    found
 }
 
 /// The workers that a section lists.
@@ -138,6 +170,10 @@ pub(crate) fn pool_config(
         normal: patience.normal.into(),
         high: patience.high.into(),
     };
+    settings.usage_limits = UsageLimits {
+        low: pool.admission.low_up_to,
+        normal: pool.admission.normal_up_to,
+    };
     settings.queue = QueueLimits {
         requests: pool.admission.queue,
         per_tenant: pool.admission.queue_per_tenant,
@@ -195,7 +231,12 @@ pub(super) fn fleet_model(
         names.clone_from(&learnt.names);
     }
     let first = names.first()?;
-    let mut served = FleetModel::new(first, Arc::clone(pool));
+    let retries = &settings.retries;
+    let mut served = FleetModel::new(first, Arc::clone(pool)).with_retries(RetryLimits {
+        share: retries.share,
+        at_start: retries.at_start,
+        at_most: retries.at_most,
+    });
     served.revision.clone_from(&model.revision);
     // What the workers call it was said, or is its own name if they know it, or the first of theirs.
     let theirs = match &model.served_as {

@@ -72,3 +72,41 @@ fn schema_and_example_are_printed() {
     assert_eq!(code, Some(0));
     assert!(example.contains("[[pools]]"));
 }
+
+#[test]
+fn workers_from_dns_and_a_file_are_looked_at_too() {
+    let workers = Workers::start(2);
+    let folder = tempfile::tempdir().unwrap();
+    let listed = folder.path().join("workers.json");
+    std::fs::write(&listed, format!("[\"{}\"]", workers.mocks[0].url())).unwrap();
+    let named = workers.mocks[1].url().replace("127.0.0.1", "localhost");
+    let config = folder.path().join("forespeak.toml");
+    let pool = format!(
+        "[[pools]]\nname = \"p\"\nfile = \"workers.json\"\n[[pools.dns]]\nurl = \"{named}\"\n"
+    );
+    std::fs::write(&config, pool).unwrap();
+    let (_, text) = check(&["--config", config.to_str().unwrap()]);
+    for mock in &workers.mocks {
+        let answers = format!("{} answers within", mock.url());
+        assert!(text.contains(&answers), "{answers}\n{text}");
+    }
+    std::fs::write(&listed, "{").unwrap();
+    let (code, text) = check(&["--config", config.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("workers.json"), "{text}");
+}
+
+#[test]
+fn a_draft_must_have_the_tokenizer_of_its_target() {
+    let models = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let path = |name: &str| models.join(name).display().to_string();
+    let (target, draft) = (path("forespeak-target.gguf"), path("forespeak-draft.gguf"));
+    let (code, text) = check(&["--model", &target, "--draft", &draft]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("the same tokenizer"), "{text}");
+    let goldens = models.join("../crates/model/tests/goldens/llama3");
+    let other = goldens.display().to_string();
+    let (code, text) = check(&["--model", &target, "--draft", &other]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("different tokenizers"), "{text}");
+}

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use fleet::health::{PanicConfig, Standing};
 use fleet::{Snapshot, Worker, WorkerId};
 use routing::admission::{
-    Demand, DrainRate, MIN_RETRY, Patience, Pressure, Refusal, RefusalCause, Ticket,
+    Demand, DrainRate, MIN_RETRY, Pressure, Refusal, RefusalCause, Rules, Ticket,
 };
 use routing::index::{Matches, PrefixIndex, Source};
-use routing::{Decision, Draw, Policy, Priority, RequestView, WorkerView};
+use routing::{Decision, Draw, Policy, Priority, RequestView, Speeds, WorkerView};
 
 use super::account::Account;
 use super::chosen::Chosen;
@@ -46,6 +46,18 @@ pub(super) struct Wanted {
     pub(super) session: u64,
     /// Workers that failed it before.
     pub(super) avoid: Vec<WorkerId>,
+}
+
+impl Wanted {
+    /// How it is admitted. Whoever was admitted before and lost its worker is not turned away for want of room: it
+    /// waits, like the most urgent.
+    pub(super) fn priority_at_the_door(&self) -> Priority {
+        if self.avoid.is_empty() {
+            self.priority
+        } else {
+            Priority::High
+        }
+    }
 }
 
 /// A request held against every worker of the pool.
@@ -90,7 +102,7 @@ pub(super) struct Books {
     pool: String,
     policy: Policy,
     panic: PanicConfig,
-    pub(super) patience: Patience,
+    pub(super) rules: Rules,
     pub(super) index: PrefixIndex,
     pub(super) drain: DrainRate,
     accounts: Vec<Option<Account>>,
@@ -105,7 +117,10 @@ impl Books {
             pool: config.name.clone(),
             policy: config.policy,
             panic: config.panic,
-            patience: config.patience,
+            rules: Rules {
+                patience: config.patience,
+                limits: config.usage_limits,
+            },
             index,
             drain: DrainRate::default(),
             accounts: Vec::new(),
@@ -180,21 +195,17 @@ impl Books {
         fleet: &'a Snapshot,
         now: Now,
     ) -> Vec<(&'a Arc<Worker>, Standing)> {
-        fleet.standings(&self.pool, self.panic, now.instant)
+        fleet.standings(&self.pool, self.panic, &[], now.instant)
     }
 
     /// Holds a request against all workers.
     pub(super) fn weigh<'a>(&self, fleet: &'a Snapshot, wanted: &Wanted, now: Now) -> Weighed<'a> {
-        let standings = self.standings(fleet, now);
+        let standings = fleet.standings(&self.pool, self.panic, &wanted.avoid, now.instant);
         let mut workers = Vec::with_capacity(standings.len());
         let mut views = Vec::with_capacity(standings.len());
         let mut largest = 0;
-        for (worker, standing) in standings {
-            let weight = if wanted.avoid.contains(&worker.id()) {
-                0.0
-            } else {
-                standing.weight
-            };
+        let peers = Speeds::mean(standings.iter().map(|(worker, _)| worker.speeds()));
+        for (worker, Standing { weight, .. }) in standings {
             let Some(account) = self.account(worker.id()) else {
                 continue;
             };
@@ -202,6 +213,7 @@ impl Books {
                 weight,
                 Default::default(),
                 account.calibration.trust(),
+                peers,
                 now.instant,
             );
             view.ledger = account.ledger.view(now.since_start, view.prefill_rate());

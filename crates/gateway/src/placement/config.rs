@@ -3,7 +3,7 @@
 use fleet::FleetConfig;
 use fleet::health::PanicConfig;
 use routing::Policy;
-use routing::admission::{Patience, QueueLimits};
+use routing::admission::{Patience, QueueLimits, UsageLimits};
 use routing::index::DEFAULT_BYTE_CAP;
 use routing::keys::DEFAULT_BLOCK_TOKENS;
 
@@ -28,6 +28,8 @@ pub struct PoolConfig {
     pub policy: Policy,
     /// How long requests may wait for room.
     pub patience: Patience,
+    /// Up to which KV usage they may go at all.
+    pub usage_limits: UsageLimits,
     /// How many may.
     pub queue: QueueLimits,
     /// When suspicion against workers is set aside.
@@ -54,6 +56,7 @@ impl PoolConfig {
             fleet,
             policy: Policy::default(),
             patience: Patience::default(),
+            usage_limits: UsageLimits::default(),
             queue: QueueLimits::default(),
             panic: PanicConfig::default(),
             block_tokens: DEFAULT_BLOCK_TOKENS,

@@ -126,12 +126,13 @@ impl Desk {
     }
 
     fn verdict(&self, wanted: &Wanted, pressure: &Pressure, now: Now) -> Verdict {
+        let priority = wanted.priority_at_the_door();
         admit(
-            wanted.priority,
+            priority,
             pressure,
-            self.queue.tokens_ahead_of(wanted.priority),
+            self.queue.tokens_ahead_of(priority),
             &self.books.drain,
-            &self.books.patience,
+            &self.books.rules,
             now.since_start,
         )
     }
@@ -148,7 +149,7 @@ impl Desk {
         self.next_waiter += 1;
         let waiting = Waiting {
             tenant: self.tenant(&wanted.tenant),
-            priority: wanted.priority,
+            priority: wanted.priority_at_the_door(),
             cost_tokens,
             deadline,
             item: Waiter {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet::health::Condition;
 use fleet::{Fleet, FleetError, Snapshot, WorkerId};
 use routing::admission::{Refusal, RefusalCause};
 use routing::index::{IndexConfig, PrefixIndex};
@@ -62,6 +63,7 @@ impl Pool {
             Arc::clone(&name),
             Reader::new(codec, seed, config.block_tokens, config.memo_bytes),
             config.metrics.meters(&name),
+            config.panic,
             Arc::clone(fleet.registry()),
             Desk::new(books, config.queue, config.decisions_kept),
         ));
@@ -98,6 +100,41 @@ impl Pool {
     /// The pool as it is now.
     pub fn report(&self) -> PoolReport {
         self.shared.report()
+    }
+
+    /// Whether any worker could be given a request: it lives, and is not merely hoped for because all are dead.
+    pub fn can_serve(&self) -> bool {
+        let now = std::time::Instant::now();
+        let fleet = self.fleet.snapshot();
+        let standings = fleet.standings(self.name(), self.shared.panic, &[], now);
+        standings.iter().any(|(worker, standing)| {
+            let lives = !matches!(
+                worker.condition(now),
+                Condition::Starting | Condition::Asleep | Condition::Down(_)
+            );
+            standing.weight > 0.0 && lives
+        })
+    }
+
+    /// Whether anybody but this worker is fit to serve.
+    pub fn can_do_without(&self, worker: WorkerId) -> bool {
+        let fleet = self.fleet.snapshot();
+        let standings = fleet.standings(
+            self.name(),
+            self.shared.panic,
+            &[worker],
+            std::time::Instant::now(),
+        );
+        standings
+            .iter()
+            .any(|(_, standing)| standing.weight > 0.0 && !standing.panic)
+    }
+
+    /// Tokens of a text that stands in JSON, with its escapes; `None` where there is no tokenizer.
+    pub fn count_tokens_of_json(&self, escaped: &[u8]) -> Option<u64> {
+        let quoted = [b"\"", escaped, b"\""].concat();
+        let text: String = serde_json::from_slice(&quoted).ok()?;
+        self.shared.reader.count(&text)
     }
 
     /// The last decisions, newest first.

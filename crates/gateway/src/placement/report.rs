@@ -107,7 +107,13 @@ impl Account {
         let worker = &self.worker;
         let seen = worker.sighting();
         let page = seen.as_ref().map(|seen| &seen.observation);
-        let view = worker.view(0.0, Default::default(), 1.0, now.instant);
+        let view = worker.view(
+            0.0,
+            Default::default(),
+            1.0,
+            Default::default(),
+            now.instant,
+        );
         let ledger = self.ledger.view(now.since_start, view.prefill_rate());
         WorkerReport {
             number: worker.id().0,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fleet::health::PanicConfig;
 use fleet::{Registry, Worker, WorkerId};
 use routing::admission::Ticket;
 use tokio::time::Instant;
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) pool: Arc<str>,
     pub(super) reader: Reader,
     pub(super) meters: Meters,
+    pub(super) panic: PanicConfig,
     registry: Arc<Registry>,
     desk: Mutex<Desk>,
     start: Instant,
@@ -28,6 +30,7 @@ impl Shared {
         pool: Arc<str>,
         reader: Reader,
         meters: Meters,
+        panic: PanicConfig,
         registry: Arc<Registry>,
         desk: Desk,
     ) -> Self {
@@ -35,6 +38,7 @@ impl Shared {
             pool,
             reader,
             meters,
+            panic,
             registry,
             desk: Mutex::new(desk),
             start: Instant::now(),

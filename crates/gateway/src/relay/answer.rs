@@ -83,6 +83,7 @@ pub(crate) fn answer(gateway: &Arc<Gateway>, begun: Begun, mut record: Record) -
         told: Instant::now(),
         tried: Vec::new(),
         continuations: 0,
+        said_before: 0,
         state: State::Flowing(Box::new(leg)),
     };
     *response.body_mut() = AxumBody::new(relayed);
@@ -121,6 +122,8 @@ struct Relayed {
     /// Workers that were lost.
     tried: Vec<WorkerId>,
     continuations: u32,
+    /// Tokens that the workers before this one said.
+    said_before: u64,
     state: State,
 }
 
@@ -191,7 +194,7 @@ impl Relayed {
             && let State::Flowing(leg) = &mut self.state
         {
             self.told = now;
-            leg.placement.progressed(self.tap.events());
+            leg.placement.progressed(self.tap.tokens());
         }
         shown
     }
@@ -240,7 +243,7 @@ impl Relayed {
             leg.placement.settle(outcome);
         }
         if let Some(mut record) = self.record.take() {
-            record.relayed(self.status.as_u16(), report, self.tap.events());
+            record.relayed(self.status.as_u16(), report, self.tap.tokens());
         }
     }
 
@@ -258,7 +261,7 @@ impl Relayed {
                     worker = worker.name(),
                     fault = ?broken.fault,
                     why = broken.why,
-                    pieces = self.tap.events(),
+                    pieces = self.tap.tokens(),
                     "a worker broke off its answer"
                 );
                 placement.settle(Outcome::WorkerFault(broken.fault));
@@ -301,7 +304,10 @@ impl Relayed {
     fn look_for_another(&mut self) -> Continuing {
         self.continuations += 1;
         let text = self.tap.said().unwrap_or_default().to_vec();
-        let tokens = self.tap.events();
+        // A piece may be several tokens, where a worker drafts; only a tokenizer can tell.
+        let counted = self.request.model.pool.count_tokens_of_json(&text);
+        let tokens = counted.unwrap_or_else(|| self.tap.tokens());
+        self.said_before = tokens;
         let gateway = Arc::clone(&self.gateway);
         let request = Arc::clone(&self.request);
         let avoid = self.tried.clone();
@@ -330,7 +336,7 @@ impl Relayed {
             worker = leg.placement.worker().name(),
             "another worker continues the answer"
         );
-        self.tap.resume();
+        self.tap.resume(self.said_before);
         self.state = State::Flowing(Box::new(leg));
         Bytes::new()
     }
@@ -346,7 +352,7 @@ impl Relayed {
 
     fn refuse(&mut self, error: &ApiError) {
         if let Some(mut record) = self.record.take() {
-            record.relayed(self.status.as_u16(), self.tap.report(), self.tap.events());
+            record.relayed(self.status.as_u16(), self.tap.report(), self.tap.tokens());
             record.refused(error);
         }
     }
@@ -357,7 +363,7 @@ impl Drop for Relayed {
         // The client has left; what it was given counts.
         if let (Some(record), State::Flowing(leg)) = (&mut self.record, &self.state) {
             let prompt_tokens = leg.placement.chosen().prompt_tokens;
-            record.broken_off(prompt_tokens, self.tap.events());
+            record.broken_off(prompt_tokens, self.tap.tokens());
         }
     }
 }

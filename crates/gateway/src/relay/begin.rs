@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fleet::WorkerId;
 use fleet::health::DrainReason;
+use fleet::observe::orca::{self, LoadReport};
 use http::{StatusCode, header};
 use protocol::{ApiError, ErrorKind, headers};
 use tokio::time::Instant;
@@ -68,7 +69,7 @@ pub(super) async fn find_worker(
         let worker = Arc::clone(placement.worker());
         let total = timeouts.total(request.survey.max_tokens, inter_token(&worker));
         let end = (Instant::now() + total).min(request.ask.deadline);
-        let mut watch = Watch::new(&worker, timeouts, request.survey.stream, end);
+        let mut watch = Watch::new(&request.model, &worker, request.survey.stream, end);
         let tried = attempt(&relay.idle, timeouts, &worker, &order, &mut watch).await;
         let problem = match tried {
             Ok(reply) => match accept(&mut placement, reply) {
@@ -118,6 +119,11 @@ fn accept(placement: &mut Placement, reply: Reply) -> Result<Reply, ApiError> {
     let status = reply.head.status;
     let has_retry_after = reply.head.headers.contains_key(header::RETRY_AFTER);
     placement.answered(status, has_retry_after);
+    let told = reply.head.headers.get(orca::HEADER);
+    if let Some(report) = told.and_then(|value| LoadReport::read(value.to_str().ok()?)) {
+        let now = std::time::Instant::now();
+        placement.worker().reported(report, now);
+    }
     if reply.head.headers.contains_key(headers::DRAINING) {
         let now = std::time::Instant::now();
         placement.worker().drain(DrainReason::Leaving, now);

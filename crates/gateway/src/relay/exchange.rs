@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use fleet::observe::orca;
 use fleet::{Fault, Worker};
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::{Body, Incoming};
@@ -142,6 +143,9 @@ fn request(worker: &Worker, order: &Order<'_>) -> Result<Request<Outgoing>, Brok
         .header(headers::REQUEST_ID, order.id);
     if let Some(key) = &spec.api_key {
         request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
+    }
+    if worker.wants_load_report(std::time::Instant::now()) {
+        request = request.header(orca::ASK_HEADER, HeaderValue::from_static(orca::ASK_VALUE));
     }
     for (name, value) in order.trace {
         request = request.header(name, value);

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::wire::Wire;
+use crate::server::current_lane;
 
 /// How long a connection may wait. Servers hang up on idle ones after 5 s (vLLM's) and more; a little less
 /// spares us the failed try.
@@ -13,10 +14,10 @@ const KEEP_IDLE: Duration = Duration::from_secs(4);
 /// Connections that wait for one worker. As many as it was ever sent requests at a time, within reason.
 const MAX_IDLE_PER_WORKER: usize = 1024;
 
-/// The idle connections of all workers, by their addresses.
+/// The idle connections of all workers, by their addresses. Those of one lane are of no use in another.
 #[derive(Default)]
 pub(super) struct IdleWires {
-    shelves: Mutex<Shelves>,
+    by_lane: Mutex<Vec<Shelves>>,
 }
 
 #[derive(Default)]
@@ -29,8 +30,12 @@ impl IdleWires {
     /// The connection to this address that was last in use, if one is still good.
     pub(super) fn take(&self, address: &str) -> Option<Wire> {
         let now = Instant::now();
+        let lane = current_lane();
         loop {
-            let (mut wire, since) = self.shelves().by_address.get_mut(address)?.pop()?;
+            let (mut wire, since) = {
+                let mut by_lane = self.by_lane();
+                by_lane.get_mut(lane)?.by_address.get_mut(address)?.pop()?
+            };
             if now.saturating_duration_since(since) < KEEP_IDLE && wire.is_reusable() {
                 return Some(wire);
             }
@@ -43,7 +48,14 @@ impl IdleWires {
             return;
         }
         let now = Instant::now();
-        let mut shelves = self.shelves();
+        let lane = current_lane();
+        let mut by_lane = self.by_lane();
+        if by_lane.len() <= lane {
+            by_lane.resize_with(lane + 1, Shelves::default);
+        }
+        let Some(shelves) = by_lane.get_mut(lane) else {
+            return;
+        };
         // Nobody else looks after the connections to workers that get no requests any more.
         let swept = shelves.swept.get_or_insert(now);
         let stale = if now.saturating_duration_since(*swept) >= KEEP_IDLE {
@@ -60,13 +72,13 @@ impl IdleWires {
             let shelf = vec![(wire, now)];
             shelves.by_address.insert(address.into(), shelf);
         }
-        drop(shelves);
+        drop(by_lane);
         // Closing takes a system call each; nobody waits for the lock meanwhile.
         drop(stale);
     }
 
-    fn shelves(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_lane(&self) -> MutexGuard<'_, Vec<Shelves>> {
+        self.by_lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

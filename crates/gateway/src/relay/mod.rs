@@ -31,6 +31,7 @@ use std::sync::Arc;
 pub(crate) use answer::answer;
 pub(crate) use begin::{Begun, begin};
 pub(crate) use budget::RetryBudget;
+pub use budget::RetryLimits;
 pub(crate) use tap::Report;
 pub use timing::RelayTimeouts;
 

@@ -11,7 +11,8 @@
 //! only the total: its first byte comes last.
 //!
 //! Beside the clock there is the fleet: whoever waits for a worker that the fleet has found dead or stuck
-//! stops waiting within [`TICK`], not at the end of a time-out.
+//! stops waiting within [`TICK`], not at the end of a time-out. A worker that is merely silent or stuck is given up only for another
+//! that is fit: the last one left may be slow rather than dead, and nobody could do its work.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,11 +20,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fleet::health::Condition;
+use fleet::health::{Condition, DownReason};
 use fleet::{Fault, Worker};
 use tokio::time::{Instant, Sleep};
 
 use super::wire::Broken;
+use crate::catalog::FleetModel;
+use crate::placement::Pool;
 
 /// How often those who wait look at clock and fleet. One timer per stream that is set once a second
 /// costs nothing; one that is set for every piece does.
@@ -103,6 +106,7 @@ pub(super) enum Lost {
 /// Watches over one answer.
 pub(super) struct Watch {
     worker: Arc<Worker>,
+    pool: Arc<Pool>,
     tick: Pin<Box<Sleep>>,
     /// When the worker was last heard, or asked.
     heard: Instant,
@@ -118,12 +122,13 @@ pub(super) struct Watch {
 impl Watch {
     /// Starts the clock of an attempt; `end` is the request's own.
     pub(super) fn new(
+        model: &FleetModel,
         worker: &Arc<Worker>,
-        timeouts: &RelayTimeouts,
         is_stream: bool,
         end: Instant,
     ) -> Self {
         let now = Instant::now();
+        let timeouts = &model.timeouts;
         let patience = if is_stream {
             timeouts.first_byte
         } else {
@@ -131,6 +136,7 @@ impl Watch {
         };
         Self {
             worker: Arc::clone(worker),
+            pool: Arc::clone(&model.pool),
             tick: Box::pin(tokio::time::sleep_until(next_look(now, patience, now, end))),
             heard: now,
             patience,
@@ -175,12 +181,27 @@ impl Watch {
         }
         if silent >= SILENT_BEFORE_GIVEN_UP {
             let condition = self.worker.underlying_condition(now.into_std());
-            if matches!(condition, Condition::Down(_) | Condition::Wedged) {
+            let others = || self.pool.can_do_without(self.worker.id());
+            if is_given_up(condition, others) {
                 let why = format!("the worker is {}", condition.word());
                 return Some(Lost::Fault(Broken::new(Fault::TimedOut, why)));
             }
         }
         None
+    }
+}
+
+/// Whether a worker in this condition is not waited for; `others` tells whether there are any that are fit.
+fn is_given_up(condition: Condition, others: impl FnOnce() -> bool) -> bool {
+    match condition {
+        // Nobody is at its address any more.
+        Condition::Down(DownReason::Unreachable) => true,
+        Condition::Down(DownReason::Unready | DownReason::Silent) | Condition::Wedged => others(),
+        Condition::Starting
+        | Condition::Healthy { .. }
+        | Condition::Stale
+        | Condition::Asleep
+        | Condition::Draining(_) => false,
     }
 }
 
@@ -195,6 +216,18 @@ fn next_look(heard: Instant, patience: Duration, now: Instant, end: Instant) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_worker_is_waited_for_unless_it_is_dead() {
+        let silent = Condition::Down(DownReason::Silent);
+        let dead = Condition::Down(DownReason::Unreachable);
+        for condition in [silent, Condition::Wedged] {
+            assert!(is_given_up(condition, || true));
+            assert!(!is_given_up(condition, || false));
+        }
+        assert!(is_given_up(dead, || false));
+        assert!(!is_given_up(Condition::Healthy { weight: 1.0 }, || true));
+    }
 
     #[test]
     fn the_total_grows_with_what_was_asked_for_and_how_slow_the_worker_is() {

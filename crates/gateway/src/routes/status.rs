@@ -25,16 +25,16 @@ pub(super) async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
     }
 }
 
-/// New requests are welcome.
+/// New requests are welcome, and somebody could answer them.
 pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
-    if gateway.is_draining() {
-        refuse(&ApiError::new(
-            ErrorKind::Unavailable,
-            "the server is shutting down",
-        ))
+    let why_not = if gateway.is_draining() {
+        "the server is shutting down"
+    } else if !gateway.can_serve() {
+        "no worker of any pool can be used"
     } else {
-        StatusCode::OK.into_response()
-    }
+        return StatusCode::OK.into_response();
+    };
+    refuse(&ApiError::new(ErrorKind::Unavailable, why_not))
 }
 
 pub(super) async fn version() -> Response {

@@ -10,6 +10,7 @@
 //! ```
 
 mod connection;
+mod lanes;
 mod stop;
 
 use std::net::SocketAddr;
@@ -24,6 +25,8 @@ use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::routes::router;
 pub(crate) use connection::Connection;
+use lanes::Lanes;
+pub(crate) use lanes::current_lane;
 pub use stop::StopSwitch;
 
 /// Connections that the kernel holds for us while all slots are taken.
@@ -43,6 +46,10 @@ pub struct ServerConfig {
     pub header_timeout: Duration,
     /// How long running answers may take to finish after a stop.
     pub drain_timeout: Duration,
+    /// Threads that carry connections, each on its own; 0 leaves them to the runtime that the server runs in.
+    pub lanes: usize,
+    /// Threads of each lane for work that takes long.
+    pub blocking_threads: usize,
 }
 
 impl Default for ServerConfig {
@@ -52,6 +59,8 @@ impl Default for ServerConfig {
             max_connections: 4096,
             header_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
+            lanes: 0,
+            blocking_threads: 2,
         }
     }
 }
@@ -59,6 +68,7 @@ impl Default for ServerConfig {
 /// A gateway that listens.
 pub struct Server {
     listener: TcpListener,
+    lanes: Lanes,
     address: SocketAddr,
     gateway: Arc<Gateway>,
     config: ServerConfig,
@@ -70,7 +80,9 @@ impl Server {
         let address = config.listen;
         let listener = listen(address).map_err(|source| GatewayError::Bind { address, source })?;
         let address = listener.local_addr().unwrap_or(address);
+        let lanes = Lanes::open(config.lanes, config.blocking_threads);
         Ok(Self {
+            lanes: lanes.map_err(GatewayError::Threads)?,
             listener,
             address,
             gateway,
@@ -99,12 +111,30 @@ impl Server {
                 continue;
             };
             let guard = self.gateway.metrics.connection();
-            let connection = Connection::new(stream, router.clone(), self.config.header_timeout);
-            let stop = stop.clone();
-            connections.spawn(async move {
-                connection.serve(stop).await;
+            let (router, stop) = (router.clone(), stop.clone());
+            let header_timeout = self.config.header_timeout;
+            let serve = async move |stream| {
+                Connection::new(stream, router, header_timeout)
+                    .serve(stop)
+                    .await;
                 drop((guard, slot));
-            });
+            };
+            match self.lanes.next() {
+                None => drop(connections.spawn(async move { serve(stream).await })),
+                Some(lane) => match stream.into_std() {
+                    Ok(stream) => {
+                        // In its lane it wakes nobody else.
+                        let moved = async move {
+                            match TcpStream::from_std(stream) {
+                                Ok(stream) => serve(stream).await,
+                                Err(error) => tracing::warn!(%error, "a connection was lost"),
+                            }
+                        };
+                        drop(connections.spawn_on(moved, lane));
+                    }
+                    Err(error) => tracing::warn!(%error, "a connection was lost"),
+                },
+            }
         }
         drop(self.listener);
         self.gateway.start_draining();

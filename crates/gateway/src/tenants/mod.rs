@@ -9,6 +9,7 @@
 //! meter       what a tenant has used of its limits; the pass of a request that was let in
 //! headers     the same, as OpenAI's clients are told
 //! directory   all of them: a key -> its tenant
+//! metrics     what each asks for and gets
 //! ```
 //!
 //! Without tenants in the configuration there is one: `anonymous` at an open door, `default` behind keys.
@@ -19,6 +20,7 @@ mod headers;
 mod key_file;
 mod key_hash;
 mod meter;
+mod metrics;
 mod salt;
 mod tenant;
 
@@ -28,5 +30,6 @@ pub(crate) use headers::tell_allowances;
 pub use key_file::read_key_file;
 pub use key_hash::KeyHash;
 pub use meter::{Allowances, Pass};
+pub(crate) use metrics::TenantMetrics;
 pub use salt::SaltSecret;
 pub use tenant::{ANONYMOUS, CachePolicies, DEFAULT, Limits, Models, Tenant, TenantSpec};

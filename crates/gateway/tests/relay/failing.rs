@@ -5,7 +5,7 @@ use std::time::Duration;
 use forespeak_gateway::RelayTimeouts;
 use serde_json::{Value, json};
 
-use crate::support::client::post;
+use crate::support::client::{get, post};
 use crate::support::worker::{Deed, FakeWorker, speech, whole};
 use crate::support::{CHAT, MODEL, Setup, eventually};
 
@@ -151,4 +151,33 @@ async fn a_worker_that_says_it_is_going_gets_nothing_new() {
     }
     assert_eq!(going.seen().len(), 1);
     assert_eq!(staying.seen().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_is_ready_while_somebody_can_serve() {
+    let workers = [
+        FakeWorker::start(whole("x")).await,
+        FakeWorker::start(whole("x")).await,
+    ];
+    let running = Setup::default().start(&[&workers[0], &workers[1]]).await;
+    let ready = async || get(running.address, "/ready").await.status;
+    assert_eq!(ready().await, 200);
+    let [first, last] = workers;
+    drop(first);
+    eventually("it is out", || running.healthy() == 1).await;
+    assert_eq!(ready().await, 200);
+    drop(last);
+    eventually("both are out", || running.healthy() == 0).await;
+    assert_eq!(ready().await, 503);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tenants_ask_is_counted_under_their_names() {
+    let worker = FakeWorker::start(whole("x")).await;
+    let running = Setup::default().start(&[&worker]).await;
+    assert_eq!(post(running.address, CHAT, &chat(false)).await.status, 200);
+    let counted = running
+        .counter("forespeak_tenant_completion_tokens_total")
+        .await;
+    assert_eq!(counted, 2.0);
 }

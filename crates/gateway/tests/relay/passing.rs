@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{get, post, post_with};
-use crate::support::worker::{Deed, FakeWorker, ending, opening, speech, whole, word};
-use crate::support::{CHAT, COMPLETIONS, MODEL, Setup};
+use crate::support::worker::{Deed, FakeWorker, Then, ending, opening, speech, whole, word};
+use crate::support::{CHAT, COMPLETIONS, MODEL, Setup, eventually};
 
 fn chat(stream: bool) -> Value {
     json!({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "stream": stream})
@@ -155,4 +155,32 @@ async fn the_clients_key_stays_here_and_the_workers_key_goes_there() {
     for hidden in ["clients-key", "cookie", "rank", "forwarded", "secret"] {
         assert!(!head.contains(hidden), "{hidden} in {head}");
     }
+}
+
+/// What another router died of: more streams than a thousand. Each takes four sockets here, where client, gateway
+/// and worker are one process.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_a_thousand_streams_at_once_are_carried() {
+    const STREAMS: usize = 1_200;
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit {
+        current: allowed.maximum,
+        ..allowed
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let worker = FakeWorker::start(Deed::Stream(vec![opening(), word("x")], Then::Wait)).await;
+    let running = Setup::default().start(&[&worker]).await;
+    let mut streams = tokio::task::JoinSet::new();
+    for _ in 0..STREAMS {
+        let address = running.address;
+        streams.spawn(async move { post(address, CHAT, &chat(true)).await });
+    }
+    eventually("all of them are open", || worker.open() == STREAMS).await;
+    worker.release();
+    while let Some(answer) = streams.join_next().await {
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.text().ends_with("data: [DONE]\n\n"));
+    }
+    assert_eq!(running.in_flight(), 0);
 }

@@ -116,7 +116,9 @@ impl ChatTemplate {
         template
             .render_captured_to(context, &mut prompt)
             .map_err(|error| ModelError::Conversation(describe(&error)))?;
-        Ok(String::from_utf8_lossy(&prompt.0).into_owned())
+        // Checking is quick; copying a long prompt is not.
+        Ok(String::from_utf8(prompt.0)
+            .unwrap_or_else(|broken| String::from_utf8_lossy(broken.as_bytes()).into_owned()))
     }
 
     fn context(&self, conversation: &Conversation<'_>) -> Result<Value, ModelError> {

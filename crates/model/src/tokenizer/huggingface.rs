@@ -67,6 +67,7 @@ pub(crate) fn read(
         parsing: tokenizer,
         literal: Default::default(),
         seams: Default::default(),
+        words: Default::default(),
         pieces,
         bos,
         eos,

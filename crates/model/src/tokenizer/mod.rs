@@ -11,6 +11,7 @@ mod huggingface;
 mod pieces;
 mod scores;
 mod seams;
+mod words;
 
 use std::sync::OnceLock;
 
@@ -21,6 +22,7 @@ use crate::gguf::Gguf;
 pub(crate) use huggingface::{FolderTexts, read as from_huggingface};
 use pieces::Pieces;
 use seams::Seams;
+use words::{Words, are_words_apart};
 
 /// More tokens than any vocabulary has; a file that claims more is broken, and ids below it can be
 /// used as indices without a thought for memory.
@@ -62,6 +64,8 @@ pub struct Tokenizer {
     literal: OnceLock<tokenizers::Tokenizer>,
     /// Made when first asked for, too: only a router cuts prompts.
     seams: OnceLock<Seams>,
+    /// `None` inside: this tokenizer's texts cannot be cut into words. Made when first asked for.
+    words: OnceLock<Option<Words>>,
     pieces: Pieces,
     bos: Option<u32>,
     eos: Vec<u32>,
@@ -88,6 +92,22 @@ impl Tokenizer {
 
     /// Token ids of `text`.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, ModelError> {
+        if specials == Specials::PARSE
+            && let Some(words) = self.words()
+        {
+            return words.encode(text, |part| self.encode_whole(part, specials));
+        }
+        self.encode_whole(text, specials)
+    }
+
+    fn words(&self) -> Option<&Words> {
+        let made = self
+            .words
+            .get_or_init(|| are_words_apart(&self.parsing).then(Words::default));
+        made.as_ref()
+    }
+
+    fn encode_whole(&self, text: &str, specials: Specials) -> Result<Vec<u32>, ModelError> {
         let encoder = if specials.parse {
             &self.parsing
         } else {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! usage   = claimed KV tokens / KV capacity, over the workers that could take the request
-//! refused = usage > 0.85 for low priority, > 0.95 for normal; high priority is never refused for usage
+//! refused = usage > 0.85 for low priority, > 0.95 for normal (by default); high priority is never refused for usage
 //! goes    = some worker has room for it and nobody of its priority or above waits
 //! waits   = otherwise, if the time until it could go is within its patience (2 s low, 10 s normal, 60 s high)
 //! ```
@@ -20,11 +20,32 @@ use super::queue::QueueFull;
 use crate::request::{Priority, RequestView};
 use crate::worker::WorkerView;
 
-/// Above this usage low-priority requests are refused: the engine still has room to breathe.
-pub const LOW_PRIORITY_LIMIT: f64 = 0.85;
+/// The KV usage above which requests are refused. High priority never is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsageLimits {
+    /// Those of low priority: the engine still has room to breathe.
+    pub low: f64,
+    /// Those of normal priority, too: beyond it engines begin to preempt.
+    pub normal: f64,
+}
 
-/// Above this usage normal ones are, too: beyond it engines begin to preempt.
-pub const NORMAL_PRIORITY_LIMIT: f64 = 0.95;
+impl Default for UsageLimits {
+    fn default() -> Self {
+        Self {
+            low: 0.85,
+            normal: 0.95,
+        }
+    }
+}
+
+/// How admission decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// How long each priority may wait.
+    pub patience: Patience,
+    /// Up to which usage each may go.
+    pub limits: UsageLimits,
+}
 
 /// What may be decided about a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -158,11 +179,11 @@ impl Pressure {
 /// ```
 /// use std::time::Duration;
 /// use forespeak_routing::Priority;
-/// use forespeak_routing::admission::{DrainRate, Patience, Pressure, RefusalCause, Verdict, admit};
+/// use forespeak_routing::admission::{DrainRate, Pressure, RefusalCause, Rules, Verdict, admit};
 ///
 /// let now = Duration::from_secs(100);
 /// let busy = Pressure { workers: 8, usage: 0.90, missing_tokens: 0, could_ever_fit: true };
-/// let verdict = |priority| admit(priority, &busy, 0, &DrainRate::default(), &Patience::default(), now);
+/// let verdict = |priority| admit(priority, &busy, 0, &DrainRate::default(), &Rules::default(), now);
 /// assert_eq!(verdict(Priority::Normal), Verdict::Admit);
 /// let Verdict::Refuse(refusal) = verdict(Priority::Low) else { panic!("low priority goes first") };
 /// assert_eq!((refusal.cause, refusal.cause.status()), (RefusalCause::Pressure, 503));
@@ -172,7 +193,7 @@ pub fn admit(
     pressure: &Pressure,
     tokens_ahead: u64,
     drain: &DrainRate,
-    patience: &Patience,
+    rules: &Rules,
     now: Duration,
 ) -> Verdict {
     if pressure.workers == 0 {
@@ -184,8 +205,8 @@ pub fn admit(
     let missing = pressure.missing_tokens.saturating_add(tokens_ahead);
     let expected = drain.retry_after(missing, now);
     let over_limit = match priority {
-        Priority::Low => pressure.usage > LOW_PRIORITY_LIMIT,
-        Priority::Normal => pressure.usage > NORMAL_PRIORITY_LIMIT,
+        Priority::Low => pressure.usage > rules.limits.low,
+        Priority::Normal => pressure.usage > rules.limits.normal,
         Priority::High => false,
     };
     if over_limit {
@@ -194,7 +215,7 @@ pub fn admit(
     if missing == 0 {
         return Verdict::Admit;
     }
-    let patience = patience.of(priority);
+    let patience = rules.patience.of(priority);
     if expected > patience && drain.is_known() && priority != Priority::High {
         return refuse(RefusalCause::TooLong, Some(expected));
     }
@@ -253,7 +274,7 @@ mod tests {
             &pressure,
             ahead,
             &drain(1_000),
-            &Patience::default(),
+            &Rules::default(),
             NOW,
         )
     }
@@ -287,6 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn the_limits_are_the_operators() {
+        let rules = Rules {
+            limits: UsageLimits {
+                low: 0.2,
+                normal: 0.3,
+            },
+            ..Rules::default()
+        };
+        let verdict = |priority, usage| {
+            let pressure = pressure(usage, 0);
+            cause(admit(priority, &pressure, 0, &drain(1), &rules, NOW))
+        };
+        assert_eq!(verdict(Priority::Low, 0.2), None);
+        assert_eq!(verdict(Priority::Low, 0.25), Some(RefusalCause::Pressure));
+        assert_eq!(
+            verdict(Priority::Normal, 0.35),
+            Some(RefusalCause::Pressure)
+        );
+        assert_eq!(verdict(Priority::High, 0.99), None);
+    }
+
+    #[test]
     fn nobody_overtakes_those_who_wait() {
         assert!(matches!(
             verdict(Priority::Normal, pressure(0.5, 0), 4_000),
@@ -311,8 +354,8 @@ mod tests {
     #[test]
     fn before_anything_was_given_back_a_request_waits() {
         let unknown = DrainRate::default();
-        let (patience, full) = (Patience::default(), pressure(0.5, 30_000));
-        let verdict = admit(Priority::Normal, &full, 0, &unknown, &patience, NOW);
+        let (rules, full) = (Rules::default(), pressure(0.5, 30_000));
+        let verdict = admit(Priority::Normal, &full, 0, &unknown, &rules, NOW);
         assert!(matches!(verdict, Verdict::Wait { .. }), "{verdict:?}");
     }
 

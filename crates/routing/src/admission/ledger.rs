@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use crate::worker::LedgerView;
 
+/// Requests whose end is remembered until the next scrape. A worker that ends more of them between two scrapes is taken to have
+/// a few more in hand than it has.
+const MOST_ENDED: usize = 4_096;
+
 /// Names one reservation in a worker's books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -49,7 +53,8 @@ struct Entry {
 ///
 /// ledger.first_token(ticket, at(210));
 /// ledger.settle(ticket, at(900));
-/// assert_eq!(ledger.view(at(900), 10_000.0), Default::default());
+/// let view = ledger.view(at(900), 10_000.0);
+/// assert_eq!((view.in_flight, view.prefill_backlog_tokens), (0, 0));
 /// ```
 #[derive(Default)]
 pub struct WorkerLedger {
@@ -64,6 +69,9 @@ pub struct WorkerLedger {
     unscraped_requests: u32,
     unscraped_kv_tokens: u64,
     kv_tokens: u64,
+    /// When requests ended that the last scrape had in it, or that the scrape now under way may find.
+    ended: VecDeque<Duration>,
+    in_last_scrape: u32,
 }
 
 impl WorkerLedger {
@@ -110,6 +118,10 @@ impl WorkerLedger {
             return;
         };
         self.kv_tokens -= entry.demand.kv_tokens;
+        if self.ended.len() == MOST_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(now);
         if entry.unscraped {
             self.unscraped_requests -= 1;
             self.unscraped_kv_tokens -= entry.demand.kv_tokens;
@@ -129,6 +141,9 @@ impl WorkerLedger {
                 self.unscraped_kv_tokens -= entry.demand.kv_tokens;
             }
         }
+        while self.ended.pop_front_if(|at| *at < taken_at).is_some() {}
+        let open_or_ended_since = self.entries.len() + self.ended.len();
+        self.in_last_scrape = u32::try_from(open_or_ended_since).unwrap_or(u32::MAX);
     }
 
     /// What a policy is told. The head of the prefill queue is credited with the work its worker will have done
@@ -145,6 +160,7 @@ impl WorkerLedger {
             sent_since_scrape: self.unscraped_requests,
             kv_tokens_since_scrape: self.unscraped_kv_tokens,
             prefill_backlog_tokens: self.backlog_tokens - head_tokens.min(done as u64),
+            in_last_scrape: self.in_last_scrape,
         }
     }
 
@@ -217,6 +233,22 @@ mod tests {
         assert_eq!(ledger.view(at(250), RATE).sent_since_scrape, 1);
     }
 
+    #[test]
+    fn a_scrape_may_have_in_it_what_ended_while_it_was_under_way_and_nothing_older() {
+        let mut ledger = WorkerLedger::default();
+        let tickets: Vec<_> = (0..3).map(|_| ledger.reserve(demand(10), at(0))).collect();
+        ledger.settle(tickets[0], at(100));
+        ledger.settle(tickets[1], at(200));
+        ledger.scraped(at(150));
+        assert_eq!(ledger.view(at(250), RATE).in_last_scrape, 2);
+        ledger.settle(tickets[2], at(300));
+        // It ended, and that page still has it.
+        let view = ledger.view(at(300), RATE);
+        assert_eq!((view.in_flight, view.in_last_scrape), (0, 2));
+        ledger.scraped(at(400));
+        assert_eq!(ledger.view(at(450), RATE).in_last_scrape, 0);
+    }
+
     proptest! {
         #[test]
         fn the_books_are_the_sum_of_what_is_open_and_end_empty(
@@ -251,6 +283,7 @@ mod tests {
             }
             ledger.scraped(at(1_000));
             prop_assert!(ledger.is_empty() && ledger.prefill_order.is_empty() && ledger.unscraped.is_empty());
+            ledger.scraped(at(1_001));
             prop_assert_eq!(ledger.view(at(1_000), RATE), LedgerView::default());
         }
     }

@@ -11,8 +11,7 @@ mod reservation;
 
 pub use drain::{DrainRate, MAX_RETRY, MIN_RETRY};
 pub use gate::{
-    LOW_PRIORITY_LIMIT, NORMAL_PRIORITY_LIMIT, Patience, Pressure, Refusal, RefusalCause, Verdict,
-    admit, turned_away,
+    Patience, Pressure, Refusal, RefusalCause, Rules, UsageLimits, Verdict, admit, turned_away,
 };
 pub use ledger::{Demand, Ticket, WorkerLedger};
 pub use queue::{FairQueue, QUANTUM_TOKENS, QueueFull, QueueLimits, TenantId, Waiting};

@@ -12,7 +12,13 @@
 //!
 //! only workers whose free KV tokens hold the uncached prompt and the expected answer;
 //! if there is none, the lowest cost decides among all
+//!
+//! the holder of most of the prompt keeps it while its cost exceeds the lowest by no more than one inter-token time of its own
 //! ```
+//!
+//! That window is the grain of the prediction: a worker takes in a prompt between two steps, and how long a step
+//! takes was measured under another load. Without it a chat on slow workers moves for a difference that nobody
+//! can know.
 //!
 //! `kv_free` is the share of the KV cache no request has claimed, `budget_free` the share of the next step's token budget
 //! that the backlog leaves; both count what was sent since the last scrape, so a burst spreads although the
@@ -119,7 +125,7 @@ pub(super) fn decide(
                 .filter(|why| *why != Exclusion::DoesNotFit);
         }
     }
-    let best = lowest(&candidates, draw)?;
+    let best = within_a_step(request, lowest(&candidates, draw)?, &candidates, workers);
     let chosen = best.worker;
     let reason = if somebody_fits {
         reason(request, best, &candidates)
@@ -127,6 +133,34 @@ pub(super) fn decide(
         Reason::NobodyFits
     };
     Some(Decision::new(Policy::Fit, chosen, reason, candidates))
+}
+
+/// The worker that holds most of the prompt, where its cost is the lowest as far as can be told; else the one of lowest
+/// cost.
+fn within_a_step<'a>(
+    request: &RequestView<'_>,
+    best: &'a Candidate,
+    candidates: &'a [Candidate],
+    workers: &[WorkerView],
+) -> &'a Candidate {
+    let held = |candidate: &Candidate| candidate.terms.get("cached_tokens").unwrap_or(0.0);
+    let tellingly_more = held(best) + TELLING_SHARE * request.prompt_tokens as f64;
+    let costs_the_same = |candidate: &Candidate, worker: &WorkerView| {
+        let step = worker.inter_token.as_secs_f64() / worker.weight;
+        candidate.excluded.is_none() && candidate.score <= best.score + step
+    };
+    candidates
+        .iter()
+        .zip(workers)
+        .filter(|(candidate, worker)| {
+            held(candidate) > tellingly_more && costs_the_same(candidate, worker)
+        })
+        .map(|(candidate, _)| candidate)
+        .max_by(|a, b| {
+            let by_cost = b.score.total_cmp(&a.score);
+            held(a).total_cmp(&held(b)).then(by_cost)
+        })
+        .unwrap_or(best)
 }
 
 fn weigh(request: &RequestView<'_>, worker: &WorkerView) -> Candidate {
@@ -193,5 +227,48 @@ fn reason(request: &RequestView<'_>, best: &Candidate, candidates: &[Candidate])
             seconds,
         },
         _ => Reason::Soonest { seconds },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::index::Matches;
+    use crate::request::Priority;
+    use crate::worker::WorkerId;
+
+    /// Two workers, of which 0 holds 96 of 128 tokens and is measured to be slower by `slower`.
+    fn chosen(slower: Duration) -> WorkerId {
+        let mut workers: Vec<_> = (0..2)
+            .map(|id| WorkerView::idle(WorkerId(id), 10_000))
+            .collect();
+        for worker in &mut workers {
+            worker.prefill_tokens_per_second = 4_000.0;
+            worker.inter_token = Duration::from_millis(10);
+        }
+        workers[0].inter_token += slower;
+        workers[0].ledger.prefill_backlog_tokens = 160;
+        let matches = Matches::from_pairs([(WorkerId(0), 3)]);
+        let request = RequestView {
+            prompt_tokens: 128,
+            expected_output_tokens: 40,
+            matches: &matches,
+            block_tokens: 32,
+            priority: Priority::Normal,
+            session: 1,
+        };
+        decide(&request, &workers, Draw::default()).unwrap().chosen
+    }
+
+    #[test]
+    fn a_holder_keeps_its_chat_for_a_difference_that_is_less_than_a_step() {
+        assert_eq!(
+            chosen(Duration::ZERO),
+            WorkerId(1),
+            "it is slower by more than a step"
+        );
+        assert_eq!(chosen(Duration::from_millis(300)), WorkerId(0));
     }
 }

@@ -1,7 +1,7 @@
 //! Fewest requests for its weight.
 //!
 //! ```text
-//! score = (batch + 1) / weight        batch = running + waiting at the last scrape + sent since
+//! score = (batch + 1) / weight        batch = ours in flight + what others had there at the last scrape
 //! ```
 //!
 //! Counting what was sent since the scrape is what keeps it from herding: without it, half a second of traffic
@@ -12,7 +12,7 @@
 //!
 //! let mut workers: Vec<_> = (0..2).map(|id| WorkerView::idle(WorkerId(id), 300_000)).collect();
 //! workers[0].running = 3; // score 4
-//! workers[1].ledger.sent_since_scrape = 2; // score 3
+//! workers[1].ledger.in_flight = 2; // score 3
 //! let request = RequestView {
 //!     prompt_tokens: 100,
 //!     expected_output_tokens: 10,

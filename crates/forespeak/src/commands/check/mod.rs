@@ -13,8 +13,10 @@ mod report;
 mod worker;
 
 use std::io::Write;
+use std::path::Path;
 
 use config::{Config, EXAMPLE};
+use model::Language;
 
 use super::error::CommandError;
 use crate::cli::CheckOptions;
@@ -44,6 +46,9 @@ pub(crate) fn check(options: &CheckOptions) -> Result<(), CommandError> {
         report.ok("configuration", format!("{} is in order", path.display()));
     }
     look_at_config(&config, &mut report);
+    if let (Some(target), Some(draft)) = (&options.model, &options.draft) {
+        look_at_draft(target, draft, &mut report);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -52,7 +57,7 @@ pub(crate) fn check(options: &CheckOptions) -> Result<(), CommandError> {
             pool::look_at(&config, section, &mut report).await;
         }
     });
-    if config.pools.is_empty() {
+    if config.pools.is_empty() && options.draft.is_none() {
         report.warning(
             "pools",
             "there are none; a model in this process will answer".to_owned(),
@@ -67,6 +72,25 @@ fn conclude(report: &Report) -> Result<(), CommandError> {
     match report.failures() {
         0 => Ok(()),
         failures => Err(CommandError::Failed { failures }),
+    }
+}
+
+/// Whether one model can draft for another: a draft is verified token by token, so both must mean the same by each.
+fn look_at_draft(target: &Path, draft: &Path, report: &mut Report) {
+    let about = "draft";
+    let load = |path: &Path| Language::load(path, None).map(|language| language.tokenizer);
+    match (load(target), load(draft)) {
+        (Ok(target), Ok(draft)) => match target.first_difference(&draft) {
+            None => report.ok(about, "draft and target have the same tokenizer".to_owned()),
+            Some(difference) => report.failure(
+                about,
+                format!("draft and target have different tokenizers: {difference}"),
+                "take a draft of the same family",
+            ),
+        },
+        (Err(error), _) | (_, Err(error)) => {
+            report.failure(about, error.to_string(), "correct the path");
+        }
     }
 }
 

@@ -10,16 +10,16 @@ use routing::{ASSUMED_INTER_TOKEN, ASSUMED_PREFILL_TOKENS_PER_SECOND};
 use super::ask::{SAMPLE, Said, ask};
 use super::report::Report;
 use super::worker;
-use crate::wiring::{codec_of, model_of, worker_spec};
+use crate::wiring::{codec_of, model_of, workers_now};
 
 pub(super) async fn look_at(config: &Config, pool: &config::Pool, report: &mut Report) {
     let model = model_of(config, pool);
     let mut heard: Vec<(WorkerSpec, Said)> = Vec::new();
-    for section in &pool.workers {
-        let spec = match worker_spec(section, &pool.name) {
+    for found in workers_now(pool).await {
+        let spec = match found {
             Ok(spec) => spec,
-            Err(error) => {
-                report.failure(&section.url, error.to_string(), "correct it");
+            Err((whence, error)) => {
+                report.failure(&whence, error.to_string(), "correct it");
                 continue;
             }
         };
@@ -31,11 +31,11 @@ pub(super) async fn look_at(config: &Config, pool: &config::Pool, report: &mut R
         report.append(found);
     }
     let about = format!("pool {}", pool.name);
-    if pool.workers.is_empty() {
-        report.warning(
-            about,
-            "its workers come from DNS or a file, which is not looked at here".to_owned(),
-            "check some of them with --worker",
+    if heard.is_empty() {
+        report.failure(
+            &about,
+            "none of its workers answers".to_owned(),
+            "start some; until then its requests are refused",
         );
         return;
     }

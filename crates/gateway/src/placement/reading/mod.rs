@@ -15,6 +15,7 @@
 
 mod chat;
 mod memory;
+mod standins;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use super::ask::{Ask, ChatSpans, PromptSpans};
 use crate::near::run_near;
 use crate::worker::{Codec, JsonChat};
 use memory::Memory;
+use standins::{Messages, Piece, Rendered, are_worth_it};
 
 /// Bytes of text that a token stands for, where none can be counted.
 const BYTES_PER_TOKEN: usize = 4;
@@ -49,7 +51,7 @@ const SECONDS_RENDERED: u64 = 3600;
 /// A prompt that was read.
 #[derive(Debug)]
 pub(super) struct Prompt {
-    pub(super) keys: Vec<BlockKey>,
+    pub(super) keys: Arc<Vec<BlockKey>>,
     pub(super) tokens: u64,
 }
 
@@ -135,6 +137,12 @@ impl Reader {
         (prompt, how)
     }
 
+    /// Tokens of a text; `None` without a tokenizer.
+    pub(super) fn count(&self, text: &str) -> Option<u64> {
+        let tokens = self.codec.as_ref()?.encode(text, false).ok()?;
+        Some(tokens.len() as u64)
+    }
+
     /// Bytes that the memory takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.with_memory(|memory| memory.bytes())
@@ -217,7 +225,26 @@ impl Work {
     }
 
     fn chat(&self, spans: &ChatSpans) -> Result<(Prompt, How), ApiError> {
+        let json = self.body.get(spans.messages.clone()).unwrap_or_default();
+        if are_worth_it(json)
+            && let Ok(messages) = Messages::read(json)
+            && !messages.long.is_empty()
+        {
+            let short = self.render(spans, messages.shown)?;
+            if let Some(rendered) = Rendered::of(short, messages.long) {
+                return self.rendered(spans, &rendered);
+            }
+        }
         let messages: Vec<Value> = self.json(&spans.messages)?;
+        let text = self.render(spans, messages)?;
+        match Rendered::of(text, Vec::new()) {
+            Some(rendered) => self.rendered(spans, &rendered),
+            // Without long texts there is nothing to find in vain.
+            None => Err(unreadable("the chat could not be read")),
+        }
+    }
+
+    fn render(&self, spans: &ChatSpans, messages: Vec<Value>) -> Result<String, ApiError> {
         let tools: Option<Vec<Value>> = spans
             .tools
             .as_ref()
@@ -230,8 +257,7 @@ impl Work {
             .transpose()?;
         let messages = chat::messages(messages).map_err(unreadable)?;
         let tools = tools.map(chat::tools).filter(|tools| !tools.is_empty());
-        let rendered = self
-            .codec
+        self.codec
             .render_json(&JsonChat {
                 messages: &messages,
                 tools: tools.as_deref(),
@@ -239,23 +265,30 @@ impl Work {
                 continue_final_message: spans.continue_final_message,
                 template_arguments: arguments.as_ref(),
             })
-            .map_err(unreadable)?;
-        if spans.add_special_tokens {
-            // Whatever is added stands before the first part and after the last: no part is what it was.
-            return Ok((self.encode(&rendered, true)?, How::Whole));
-        }
-        self.rendered(&rendered)
+            .map_err(unreadable)
     }
 
     /// Tokenises a rendered prompt from where it is new.
-    fn rendered(&self, text: &str) -> Result<(Prompt, How), ApiError> {
-        let mut parts = Vec::new();
+    fn rendered(
+        &self,
+        spans: &ChatSpans,
+        rendered: &Rendered<'_>,
+    ) -> Result<(Prompt, How), ApiError> {
+        let short = rendered.short();
+        if spans.add_special_tokens {
+            // Whatever is added stands before the first part and after the last: no part is what it was.
+            let whole = written(&[rendered.pieces(0..short.len())]);
+            return Ok((self.encode(&whole, true)?, How::Whole));
+        }
+        let mut parts: Vec<Vec<Piece<'_>>> = Vec::new();
         let mut from = 0;
-        for seam in self.codec.seams(text).into_iter().chain([text.len()]) {
-            parts.extend(text.get(from..seam).filter(|part| !part.is_empty()));
+        for seam in self.codec.seams(short).into_iter().chain([short.len()]) {
+            if seam > from {
+                parts.push(rendered.pieces(from..seam));
+            }
             from = seam;
         }
-        let trail = Trail::over(self.root, parts.iter().map(|part| part.as_bytes()));
+        let trail = Trail::over_pieces(self.root, parts.iter().map(|part| printed(part)));
         let known = self
             .reader
             .with_memory(|memory| memory.chains.longest(&trail));
@@ -269,8 +302,8 @@ impl Work {
         let mut read = known;
         for end in stops(known, parts.len()) {
             // What lies between two stops is one text for the tokenizer.
-            let text = parts.get(read..end).map(<[&str]>::concat);
-            let tokens = self.codec.encode(&text.unwrap_or_default(), false);
+            let text = written(parts.get(read..end).unwrap_or_default());
+            let tokens = self.codec.encode(&text, false);
             chain.extend(&tokens.map_err(unreadable)?);
             read = end;
             if end < parts.len()
@@ -333,6 +366,22 @@ impl Work {
         let bytes = self.body.get(span.clone()).unwrap_or_default();
         serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))
     }
+}
+
+/// What a part is known by. A long text counts as it stands in its JSON, and says so.
+fn printed<'a>(part: &'a [Piece<'a>]) -> impl Iterator<Item = &'a [u8]> {
+    part.iter().flat_map(|piece| match piece {
+        Piece::Plain(text) => [text.as_bytes(), &[]],
+        Piece::Long(json) => [json.as_bytes(), b"json"],
+    })
+}
+
+fn written(parts: &[Vec<Piece<'_>>]) -> String {
+    let mut text = String::new();
+    for piece in parts.iter().flatten() {
+        piece.write_to(&mut text);
+    }
+    text
 }
 
 /// Where reading stops to remember, after so many parts: behind the first message, which many chats

@@ -107,7 +107,7 @@ fn tokens_are_those_of_the_rendered_prompt() {
     let mut chain = TokenChain::new(Root::new(SEED, "salt", None), BLOCK);
     chain.extend(&tokens);
     assert_eq!(prompt.tokens, tokens.len() as u64);
-    assert_eq!(prompt.keys, chain.keys());
+    assert_eq!(*prompt.keys, chain.keys());
 }
 
 #[test]
@@ -179,6 +179,37 @@ fn what_cannot_be_tokenised_is_read_as_text() {
     assert_eq!(read(&reader, &ask(&odd)).1, How::Text);
 }
 
+/// The tokens of a chat that is rendered and tokenised in one piece.
+fn tokens_of(codec: &Arc<dyn Codec>, messages: &[Value]) -> Vec<u32> {
+    let messages = chat::messages(messages.to_vec()).unwrap();
+    let rendered = codec.render_json(&JsonChat {
+        messages: &messages,
+        tools: None,
+        add_generation_prompt: true,
+        continue_final_message: false,
+        template_arguments: None,
+    });
+    codec.encode(&rendered.unwrap(), false).unwrap()
+}
+
+#[test]
+fn a_long_document_is_neither_rendered_nor_tokenised_again() {
+    let codec = codec(None);
+    let reader = reader(Some(&codec));
+    let document = json!({"role": "system", "content": format!("{}end", "Hello world, \"the model\"\n".repeat(400))});
+    for turn in 0..3 {
+        let messages = [
+            document.clone(),
+            json!({"role": "user", "content": format!("Hello {turn}")}),
+        ];
+        let (prompt, how) = read(&reader, &ask(&json!({"messages": messages})));
+        assert_eq!(how, if turn == 0 { How::Whole } else { How::Grown });
+        let mut chain = TokenChain::new(Root::new(SEED, "salt", None), BLOCK);
+        chain.extend(&tokens_of(&codec, &messages));
+        assert_eq!(*prompt.keys, chain.keys());
+    }
+}
+
 fn any_content() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => Just(" the model".to_owned()),
@@ -188,6 +219,8 @@ fn any_content() -> impl Strategy<Value = String> {
         1 => Just("<|im_end|>\n".to_owned()),
         1 => Just("<|im_".to_owned()),
         1 => Just(" \n ".to_owned()),
+        // Too long to go through a template.
+        2 => Just(format!("{}end", "the model ".repeat(300))),
     ];
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
@@ -226,6 +259,9 @@ proptest! {
             let (remembered, how) = read(&remembering, &ask);
             let (fresh, _) = read(&reader(Some(&codec)), &ask);
             prop_assert_ne!(how, How::Text);
+            let mut whole = TokenChain::new(Root::new(SEED, "salt", None), BLOCK);
+            whole.extend(&tokens_of(&codec, &messages));
+            prop_assert_eq!(&*fresh.keys, whole.keys());
             prop_assert_eq!(&remembered.keys, &fresh.keys);
             prop_assert_eq!(remembered.tokens, fresh.tokens);
             let (again, _) = read(&remembering, &ask);

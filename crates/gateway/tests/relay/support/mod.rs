@@ -90,6 +90,7 @@ impl Setup {
         let server = Server::bind(
             ServerConfig {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+                lanes: 2,
                 ..ServerConfig::default()
             },
             gateway,

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// What a worker does with a request.
@@ -34,6 +35,8 @@ pub(crate) enum Then {
     Wedge,
     /// Repeats its last event as fast as it is read.
     GoOn,
+    /// Waits for [`FakeWorker::release`], then ends as it should.
+    Wait,
 }
 
 /// A request as it came.
@@ -59,6 +62,8 @@ struct Books {
     open: AtomicUsize,
     connections: AtomicUsize,
     written: AtomicUsize,
+    released: AtomicBool,
+    release: Notify,
 }
 
 /// A worker. Dropping it is its death.
@@ -119,6 +124,12 @@ impl FakeWorker {
     /// Connections that carried a request that was no probe.
     pub(crate) fn connections(&self) -> usize {
         self.books.connections.load(Ordering::SeqCst)
+    }
+
+    /// Lets all streams end that wait for it, now and later.
+    pub(crate) fn release(&self) {
+        self.books.released.store(true, Ordering::SeqCst);
+        self.books.release.notify_waiters();
     }
 
     /// Bytes of streams that were taken from it.
@@ -200,6 +211,15 @@ async fn tell(stream: &mut TcpStream, events: &[String], then: Then, books: &Boo
     match then {
         Then::End => stream.write_all(b"0\r\n\r\n").await.is_ok(),
         Then::HangUp => false,
+        Then::Wait => {
+            let released = books.release.notified();
+            if !books.released.load(Ordering::SeqCst) {
+                released.await;
+            }
+            let mut last: String = ending(10, 2, 0).iter().map(chunk).collect();
+            last.push_str("0\r\n\r\n");
+            stream.write_all(last.as_bytes()).await.is_ok()
+        }
         Then::Wedge => {
             until_left(stream).await;
             false
