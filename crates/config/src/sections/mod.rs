@@ -6,6 +6,7 @@ mod limits;
 mod model;
 mod pool;
 mod server;
+mod shared;
 mod tenant;
 
 use schemars::JsonSchema;
@@ -17,6 +18,7 @@ pub use limits::Limits;
 pub use model::{EngineModel, Model};
 pub use pool::{Admission, Dns, Events, Health, Hook, Patience, Pool, Recycling, Timeouts, Worker};
 pub use server::Server;
+pub use shared::Shared;
 pub use tenant::{Key, Priority, Tenant};
 
 use crate::secret::Secret;
@@ -42,4 +44,6 @@ pub struct Config {
     pub limits: Limits,
     /// Answers that are given again to whoever asks the same.
     pub cache: Cache,
+    /// What gateways that stand side by side tell each other.
+    pub shared: Shared,
 }
