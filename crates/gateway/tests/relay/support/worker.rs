@@ -167,11 +167,15 @@ async fn serve(mut stream: TcpStream, books: Arc<Books>) {
             Deed::Stream(events, then) => tell(&mut stream, &events, then, &books).await,
             Deed::Slowly(events, pause) => tell_slowly(&mut stream, &events, pause).await,
             Deed::Echo => {
-                let said = last_message(&body);
-                let Deed::Answer(status, headers, body) = whole(&said) else {
-                    return;
-                };
-                answer(&mut stream, status, headers, &body).await.is_ok()
+                let said = serde_json::json!({
+                    "id": "x", "object": "chat.completion", "created": 7, "model": "m",
+                    "choices": [{"index": 0, "finish_reason": "stop",
+                                 "message": {"role": "assistant", "content": last_message(&body)}}],
+                    "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+                });
+                answer(&mut stream, 200, "", &said.to_string())
+                    .await
+                    .is_ok()
             }
             Deed::Wedge => {
                 until_left(&mut stream).await;
