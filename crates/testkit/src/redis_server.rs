@@ -13,6 +13,8 @@ use tempfile::TempDir;
 pub struct RedisServer {
     folder: TempDir,
     port: u16,
+    /// Its configuration, where it needs one.
+    file: Option<PathBuf>,
     arguments: Vec<OsString>,
     process: Option<Child>,
 }
@@ -38,6 +40,27 @@ impl RedisServer {
         let arguments = arguments(folder.path());
         let mut server = Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
+            file: None,
+            folder,
+            port,
+            process: None,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// A sentinel on this port, with these lines in its configuration.
+    ///
+    /// # Errors
+    /// If `redis-server` cannot be started.
+    pub fn sentinel(port: u16, lines: &str) -> io::Result<Self> {
+        let folder = TempDir::new()?;
+        let file = folder.path().join("sentinel.conf");
+        // A sentinel writes what it learns into its file.
+        std::fs::write(&file, lines)?;
+        let mut server = Self {
+            arguments: vec!["--sentinel".into()],
+            file: Some(file),
             folder,
             port,
             process: None,
@@ -72,6 +95,7 @@ impl RedisServer {
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill();
         let process = Command::new("redis-server")
+            .args(&self.file)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--unixsocket"])
             .arg(self.socket())

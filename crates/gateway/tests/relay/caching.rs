@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, open, post, read_rest, read_until};
+use crate::support::client::{Answer, open, post, read_rest, read_until, scramble, seed};
 use crate::support::worker::{Deed, FakeWorker, Then};
 use crate::support::{CHAT, MODEL, Setup, eventually};
 
@@ -74,7 +74,6 @@ async fn a_repeat_does_not_reach_a_worker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_who_ask_the_same_reach_a_worker_once_though_some_leave() {
     let seed = seed();
-    println!("FORESPEAK_SEED={seed}");
     let Deed::Stream(events, _) = speech("length") else {
         unreachable!("a stream");
     };
@@ -133,24 +132,6 @@ async fn two_hundred_who_ask_the_same_reach_a_worker_once_though_some_leave() {
     assert!(answered > 100, "{answered}");
     assert_eq!(worker.seen().len(), 1);
     eventually("the place is free", || running.in_flight() == 0).await;
-}
-
-/// A seed that is printed and can be given again.
-fn seed() -> u64 {
-    let given = std::env::var("FORESPEAK_SEED").ok();
-    let given = given.and_then(|seed| seed.parse().ok());
-    given.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| now.as_nanos() as u64)
-    })
-}
-
-/// A number that looks random (splitmix64).
-fn scramble(number: u64) -> u64 {
-    let mut state = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ state >> 31
 }
 
 #[tokio::test(flavor = "multi_thread")]

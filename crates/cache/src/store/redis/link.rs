@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use redis::cluster::ClusterClient;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, RedisResult};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, RedisResult, TlsCertificates,
+};
 
 use super::PUT_BUDGET;
-use super::address::{Address, ask_sentinels};
+use super::address::{Address, Place, ask_sentinels};
 
 /// The longest that one attempt to connect may take.
 pub(super) const CONNECT_BUDGET: Duration = Duration::from_secs(2);
@@ -48,22 +50,32 @@ impl Link {
 
 /// A connection for questions, and the client for one that listens.
 pub(super) async fn open(address: &Address) -> RedisResult<(Link, Client)> {
-    match address {
-        Address::Server(url) => server(Client::open(url.as_str())?).await,
-        Address::Sentinel {
+    let certificates = address.certificates().map_err(std::io::Error::other)?;
+    match &address.place {
+        Place::Server(url) => server(client(url, certificates.as_ref())?).await,
+        Place::Sentinel {
             nodes,
             service,
             master,
         } => server(ask_sentinels(nodes, service, master).await?).await,
-        Address::Cluster(nodes) => {
-            let cluster = ClusterClient::builder(nodes.iter().map(String::as_str))
+        Place::Cluster(nodes) => {
+            let mut cluster = ClusterClient::builder(nodes.iter().map(String::as_str))
                 .connection_timeout(CONNECT_BUDGET)
-                .response_timeout(PUT_BUDGET)
-                .build()?;
-            let link = Link(Kind::Cluster(cluster.get_async_connection().await?));
-            // Any node passes on what is published.
-            Ok((link, any_node(nodes).await?))
+                .response_timeout(PUT_BUDGET);
+            if let Some(certificates) = &certificates {
+                cluster = cluster.certs(certificates.clone());
+            }
+            let connection = cluster.build()?.get_async_connection().await?;
+            let listener = any_node(nodes, certificates.as_ref()).await?;
+            Ok((Link(Kind::Cluster(connection)), listener))
         }
+    }
+}
+
+fn client(url: &str, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(url, certificates.clone()),
+        None => Client::open(url),
     }
 }
 
@@ -78,10 +90,11 @@ async fn server(client: Client) -> RedisResult<(Link, Client)> {
     Ok((Link(Kind::Server(link)), client))
 }
 
-async fn any_node(nodes: &[String]) -> RedisResult<Client> {
+/// A node that answers: any of them passes on what is published.
+async fn any_node(nodes: &[String], certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
     let mut last: Option<RedisError> = None;
     for node in nodes {
-        let client = Client::open(node.as_str())?;
+        let client = client(node, certificates)?;
         match client.get_multiplexed_async_connection().await {
             Ok(_) => return Ok(client),
             Err(error) => last = Some(error),
