@@ -185,6 +185,7 @@ impl Asking {
                     Ok(recording) => {
                         let others = flight.followers();
                         cache.counts.saved(
+                            &plan.model,
                             recording.prompt_tokens.saturating_mul(others),
                             recording.completion_tokens.saturating_mul(others),
                         );

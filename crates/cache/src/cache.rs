@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::asking::Asking;
-use crate::counts::{CacheCounts, Counts, Tier};
+use crate::counts::{CacheCounts, Counts, Saved, Tier};
 use crate::entry::{self, Entry};
 use crate::fingerprint::{Fingerprint, Known, Recogniser, Route, Subject};
 use crate::flight::Flights;
@@ -76,6 +76,7 @@ pub(crate) struct Plan {
     pub(crate) key: Fingerprint,
     pub(crate) route: Route,
     pub(crate) tenant: Box<str>,
+    pub(crate) model: Box<str>,
     pub(crate) policy: Policy,
     pub(crate) permit: Permit,
     pub(crate) slots: Slots,
@@ -163,6 +164,7 @@ impl Cache {
             key: question.fingerprint.variant(variant),
             route: subject.route,
             tenant: subject.tenant.into(),
+            model: subject.model.into(),
             policy,
             permit,
             slots,
@@ -215,8 +217,11 @@ impl Cache {
         let wants = plan.known.question.wants;
         let body = recording.body(wants)?;
         self.counts.hit(tier);
-        self.counts
-            .saved(recording.prompt_tokens, recording.completion_tokens);
+        self.counts.saved(
+            &plan.model,
+            recording.prompt_tokens,
+            recording.completion_tokens,
+        );
         Some(Hit {
             body,
             is_stream: wants.stream,
@@ -233,6 +238,11 @@ impl Cache {
         let epoch = self.epochs.advance(slot);
         self.counts.invalidated();
         self.store.announce(slot, epoch).await
+    }
+
+    /// What was saved, by model.
+    pub fn saved(&self) -> Vec<Saved> {
+        self.counts.saved_by_model()
     }
 
     /// What the cache has done and holds.

@@ -1,6 +1,8 @@
 //! What the cache has done. Counted here, named and exported by the gateway.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::policy::Bypass;
@@ -75,8 +77,25 @@ pub(crate) struct Counts {
     store: [[AtomicU64; 4]; 3],
     store_nanoseconds: [AtomicU64; 3],
     store_latency: [[AtomicU64; LATENCY_BUCKETS.len() + 1]; 3],
-    prompt_tokens_saved: AtomicU64,
-    completion_tokens_saved: AtomicU64,
+    /// Prompts and answers, by model.
+    saved: RwLock<BTreeMap<Box<str>, [AtomicU64; 2]>>,
+}
+
+/// Models whose savings are told apart; those of more are told together.
+const MAX_MODELS: usize = 256;
+
+/// What they are told under.
+const OTHER_MODELS: &str = "other";
+
+/// Tokens that nobody had to compute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// By this model.
+    pub model: String,
+    /// Of prompts.
+    pub prompt_tokens: u64,
+    /// Of answers.
+    pub completion_tokens: u64,
 }
 
 /// A reading of the counters.
@@ -112,10 +131,6 @@ pub struct CacheCounts {
     pub store_seconds: [f64; 3],
     /// How many took how long, by [`Operation`]: one count per bucket of [`LATENCY_BUCKETS`], and the rest.
     pub store_latency: [[u64; LATENCY_BUCKETS.len() + 1]; 3],
-    /// Prompt tokens that nobody had to read.
-    pub prompt_tokens_saved: u64,
-    /// Tokens that nobody had to generate.
-    pub completion_tokens_saved: u64,
     /// Requests in flight that others may join.
     pub flights: usize,
     /// Bytes held for those who join late.
@@ -182,9 +197,38 @@ impl Counts {
         add(&self.invalidations, 1);
     }
 
-    pub(crate) fn saved(&self, prompt_tokens: u64, completion_tokens: u64) {
-        add(&self.prompt_tokens_saved, prompt_tokens);
-        add(&self.completion_tokens_saved, completion_tokens);
+    pub(crate) fn saved(&self, model: &str, prompt_tokens: u64, completion_tokens: u64) {
+        let amounts = [prompt_tokens, completion_tokens];
+        let count = |counters: &[AtomicU64; 2]| {
+            for (counter, amount) in counters.iter().zip(amounts) {
+                add(counter, amount);
+            }
+        };
+        {
+            let saved = self.saved.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(counters) = saved.get(model) {
+                return count(counters);
+            }
+        }
+        let mut saved = self.saved.write().unwrap_or_else(PoisonError::into_inner);
+        let model = if saved.len() < MAX_MODELS {
+            model
+        } else {
+            OTHER_MODELS
+        };
+        count(saved.entry(model.into()).or_default());
+    }
+
+    /// What was saved, by model.
+    pub(crate) fn saved_by_model(&self) -> Vec<Saved> {
+        let saved = self.saved.read().unwrap_or_else(PoisonError::into_inner);
+        let all = saved.iter();
+        all.map(|(model, [prompt, completion])| Saved {
+            model: model.to_string(),
+            prompt_tokens: prompt.load(Ordering::Relaxed),
+            completion_tokens: completion.load(Ordering::Relaxed),
+        })
+        .collect()
     }
 
     pub(crate) fn store(&self, operation: Operation, outcome: StoreOutcome, took: Duration) {
@@ -232,8 +276,6 @@ impl Counts {
                 .store_latency
                 .each_ref()
                 .map(|row| row.each_ref().map(get)),
-            prompt_tokens_saved: get(&self.prompt_tokens_saved),
-            completion_tokens_saved: get(&self.completion_tokens_saved),
             ..CacheCounts::default()
         }
     }

@@ -16,6 +16,8 @@ mod counts;
 mod entry;
 mod fingerprint;
 mod flight;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod policy;
 mod recording;
 mod secret;
@@ -23,7 +25,7 @@ mod store;
 
 pub use asking::{Answer, AnswerBody, AnswerStream, Asking, Origin};
 pub use cache::{Cache, Hit, Recalled, Stores};
-pub use counts::{CacheCounts, LATENCY_BUCKETS, Operation, StoreOutcome, Tier};
+pub use counts::{CacheCounts, LATENCY_BUCKETS, Operation, Saved, StoreOutcome, Tier};
 pub use fingerprint::{Fingerprint, MAX_CONTEXT_BYTES, Route, Subject, Unclear, Wants};
 pub use flight::{Broken, Head, Part, Source};
 pub use policy::{
@@ -31,5 +33,5 @@ pub use policy::{
 };
 pub use recording::Unfit;
 pub use secret::Secret;
-pub use store::redis::{AddressError, GET_BUDGET};
+pub use store::redis::{Address as RedisAddress, AddressError, GET_BUDGET, Link as RedisLink};
 pub use store::{DEFAULT_MEMORY_BYTES, Held, Scope};

@@ -12,9 +12,13 @@ use crate::nearest::suggest;
 use crate::path::Path;
 use crate::secret::Secret;
 use crate::sections::{
-    Admin, Cache, CacheRules, Config, Events, Hook, Key, Model, Pool, Recycling, Tenant, Timeouts,
+    Admin, Cache, CacheRules, Config, Events, Hook, Key, Model, Pool, Recycling, Shared, Tenant,
+    Timeouts,
 };
 use crate::time::Time;
+
+const PASSWORD_IN_FILE: &str =
+    "an address with a password does not stand in this file; write store_url = { env = \"NAME\" }";
 
 /// Looks at everything and gives all that is wrong.
 pub(crate) fn check(config: &mut Config, context: &Context<'_>) -> Vec<(Path, String)> {
@@ -56,6 +60,7 @@ impl Checks<'_> {
         self.tenants(config);
         self.limits(&config.limits, &Path::at("limits"));
         self.cache(&mut config.cache);
+        self.shared(&mut config.shared);
     }
 
     fn cache(&mut self, cache: &mut Cache) {
@@ -63,10 +68,7 @@ impl Checks<'_> {
         self.secret(&mut cache.store_url, path.key("store_url"));
         self.secret(&mut cache.secret, path.key("secret"));
         if cache.store.contains('@') {
-            self.tell(
-                path.key("store"),
-                "an address with a password does not stand in this file; write store_url = { env = \"NAME\" }",
-            );
+            self.tell(path.key("store"), PASSWORD_IN_FILE);
         }
         let is_shared = !matches!(cache.store(), Cache::OFF | Cache::MEMORY);
         if is_shared && cache.secret.is_none() {
@@ -76,6 +78,18 @@ impl Checks<'_> {
             );
         }
         self.cache_rules(&cache.rules, &path);
+    }
+
+    fn shared(&mut self, shared: &mut Shared) {
+        let path = Path::at("shared");
+        self.secret(&mut shared.store_url, path.key("store_url"));
+        self.secret(&mut shared.secret, path.key("secret"));
+        if shared.store.contains('@') {
+            self.tell(path.key("store"), PASSWORD_IN_FILE);
+        }
+        if shared.group.is_empty() || shared.group.contains(['{', '}']) {
+            self.tell(path.key("group"), "a group has a name, without braces");
+        }
     }
 
     fn cache_rules(&mut self, rules: &CacheRules, path: &Path) {

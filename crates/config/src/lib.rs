@@ -44,7 +44,7 @@ pub use secret::Secret;
 pub use sections::{
     Admin, Admission, Cache, CacheMode, CacheRules, CachedRoute, Config, Dns, EngineModel, Events,
     Health, Hook, Key, Limits, Model, Patience, Pool, Prices, Priority, Recycling, Retries, Server,
-    Tenant, Timeouts, Worker,
+    Shared, Tenant, Timeouts, Worker,
 };
 pub use time::Time;
 

@@ -8,6 +8,7 @@
 //! kv_events    listens to what each one caches -> KvUpdate, for the prefix index
 //! health       facts and time -> Condition; a pool's conditions -> Standing (never nobody)
 //! breaker      outcomes of requests -> whether to send more
+//! hearsay      what other gateways say of a worker: advice
 //! recycle      a worker that leaks or is stuck -> drain it, restart it
 //! worker       all of that for one worker, and the Attempt that a request holds
 //! fleet        the tasks that keep it true
@@ -23,6 +24,7 @@ mod error;
 pub mod exposition;
 mod fleet;
 pub mod health;
+mod hearsay;
 pub mod kv_events;
 pub mod observe;
 pub mod recycle;
@@ -34,6 +36,7 @@ mod worker;
 pub use backoff::Backoff;
 pub use error::FleetError;
 pub use fleet::{Fleet, FleetConfig};
+pub use hearsay::Hearsay;
 pub use kv_events::{KvChange, KvUpdate};
 pub use registry::{DnsSource, Registry, Snapshot, parse_worker_file, read_worker_file};
 pub use routing::WorkerId;

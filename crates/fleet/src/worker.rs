@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
 use crate::health::{Candidate, Condition, DrainReason, Draining, Health, HealthConfig, Signal};
+use crate::hearsay::Hearsay;
 use crate::kv_events::EventCounters;
 use crate::observe::orca::LoadReport;
 use crate::observe::{Observation, Rates, Smoothed};
@@ -113,6 +114,15 @@ impl ScrapeCounters {
 struct Judgement {
     health: Health,
     breaker: Breaker,
+    hearsay: Option<Hearsay>,
+}
+
+impl Judgement {
+    fn is_doubted(&self, now: Instant) -> bool {
+        let last_alive = self.health.last_alive();
+        self.hearsay
+            .is_some_and(|hearsay| hearsay.stands(last_alive, now))
+    }
 }
 
 /// A worker of the fleet.
@@ -146,6 +156,7 @@ impl Worker {
             judgement: Mutex::new(Judgement {
                 health: Health::new(health),
                 breaker: Breaker::new(breaker, now),
+                hearsay: None,
             }),
             in_flight: AtomicU32::new(0),
             events: Arc::default(),
@@ -204,14 +215,39 @@ impl Worker {
         self.sighting.store(Some(Arc::new(seen)));
     }
 
-    /// Health and breaker together, for [`crate::health::standings`].
+    /// Health and breaker together, for [`crate::health::standings`]. What others say counts like an open
+    /// breaker: it makes a worker suspected, and the suspected are never all left out.
     pub fn candidate(&self, now: Instant) -> Candidate {
         let judgement = self.judgement();
+        let is_doubted = judgement.is_doubted(now);
         Candidate {
             condition: judgement.health.condition(now),
-            breaker: judgement.breaker.state(now),
-            admits: judgement.breaker.would_admit(now),
+            breaker: if is_doubted {
+                BreakerState::Open
+            } else {
+                judgement.breaker.state(now)
+            },
+            admits: !is_doubted && judgement.breaker.would_admit(now),
         }
+    }
+
+    /// Takes in what other gateways say of it; `None` is nothing bad. What is new is looked into at once.
+    pub fn advise(&self, hearsay: Option<Hearsay>, now: Instant) {
+        let is_new = {
+            let mut judgement = self.judgement();
+            let before = judgement.is_doubted(now);
+            judgement.hearsay = hearsay;
+            !before && judgement.is_doubted(now)
+        };
+        if is_new {
+            tracing::info!(worker = %self.name(), "another gateway finds this worker ill; looking again");
+            self.probe_now.notify_one();
+        }
+    }
+
+    /// Whether others find it ill and we have not seen it well since.
+    pub fn is_doubted(&self, now: Instant) -> bool {
+        self.judgement().is_doubted(now)
     }
 
     /// How it is.
@@ -504,6 +540,7 @@ impl Drop for Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::{PanicConfig, standings};
     use crate::spec::WorkerUrl;
 
     #[test]
@@ -535,5 +572,45 @@ mod tests {
         let seen = worker.sighting().unwrap();
         assert_eq!((usage(), seen.observation.waiting), (Some(0.9), Some(4)));
         assert_eq!((seen.observation.running, seen.at), (Some(0), late));
+    }
+
+    fn worker(now: Instant) -> Worker {
+        let spec = WorkerSpec::new(WorkerUrl::parse("http://h:1").unwrap());
+        let (health, breaker) = (HealthConfig::default(), BreakerConfig::default());
+        let worker = Worker::new(WorkerId(0), spec, health, breaker, now);
+        worker.signal(Signal::Alive, now);
+        worker
+    }
+
+    fn weights(workers: &[&Worker], now: Instant) -> Vec<f64> {
+        let candidates: Vec<Candidate> = workers.iter().map(|w| w.candidate(now)).collect();
+        let standings = standings(&candidates, PanicConfig::default());
+        standings.iter().map(|standing| standing.weight).collect()
+    }
+
+    #[test]
+    fn what_others_say_takes_a_worker_away_only_while_there_are_others() {
+        let start = Instant::now();
+        let now = start + Duration::from_secs(60);
+        let (one, two) = (worker(start), worker(start));
+        let said = Hearsay {
+            since: now,
+            until: now + Duration::from_secs(2),
+        };
+        one.advise(Some(said), now);
+        assert_eq!(weights(&[&one, &two], now), [0.0, 1.0]);
+        assert!(weights(&[&one], now)[0] > 0.0);
+        two.advise(Some(said), now);
+        assert!(
+            weights(&[&one, &two], now)
+                .iter()
+                .all(|weight| *weight > 0.0)
+        );
+        // Seen well since, or not renewed: it does not count.
+        one.signal(Signal::Alive, now + Duration::from_millis(1));
+        assert!(!one.is_doubted(now + Duration::from_millis(1)));
+        assert!(!two.is_doubted(said.until));
+        two.advise(None, now);
+        assert!(!two.is_doubted(now));
     }
 }

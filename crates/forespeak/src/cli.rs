@@ -109,6 +109,8 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) cache: CacheOptions,
     #[command(flatten)]
+    pub(crate) shared: SharedOptions,
+    #[command(flatten)]
     pub(crate) model: ModelOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
@@ -194,8 +196,17 @@ pub(crate) struct CacheOptions {
     #[arg(long, value_name = "WHERE", env = "FORESPEAK_CACHE")]
     pub(crate) cache: Option<String>,
     /// Most memory for it, such as 256MiB; 0 with Redis keeps nothing here [default: 256MiB]
-    #[arg(long, value_name = "SIZE", env = "FORESPEAK_CACHE_MEMORY")]
+    #[arg(long, value_name = "SIZE", value_parser = size_or_nothing, env = "FORESPEAK_CACHE_MEMORY")]
     pub(crate) cache_memory: Option<ByteSize>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Other gateways side by side")]
+pub(crate) struct SharedOptions {
+    /// A Redis through which gateways tell each other which workers are ill, what tenants have used of their limits and
+    /// where prompts went: redis://host:6379 (with FORESPEAK_SHARED_SECRET set to the same for all) [default: off]
+    #[arg(long, value_name = "WHERE", env = "FORESPEAK_SHARED")]
+    pub(crate) shared: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -389,6 +400,13 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+fn size_or_nothing(text: &str) -> Result<ByteSize, String> {
+    match text.trim() {
+        "0" => Ok(ByteSize(0)),
+        text => text.parse().map_err(|error| format!("{error}")),
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text
         .trim_end_matches('s')
@@ -467,6 +485,19 @@ mod tests {
             .collect();
         assert_eq!(urls, ["http://a:1", "http://b:2"]);
         assert_eq!(options.fleet.policy, Some(Policy::Lmetric));
+    }
+
+    #[test]
+    fn a_cache_may_be_told_to_keep_nothing_in_memory() {
+        let arguments = "forespeak serve --cache redis://h --cache-memory 0 --shared redis://h";
+        let cli = Cli::try_parse_from(arguments.split(' ')).unwrap();
+        let Command::Serve(options) = cli.command else {
+            panic!("not serve");
+        };
+        assert_eq!(options.cache.cache_memory, Some(ByteSize(0)));
+        assert_eq!(options.shared.shared.as_deref(), Some("redis://h"));
+        let lots = "forespeak serve --cache-memory lots";
+        assert!(Cli::try_parse_from(lots.split(' ')).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use config::{Admin, Config, Events, Model, Pool, Worker};
 use fleet::DEFAULT_POOL;
 
-use crate::cli::{CacheOptions, FleetOptions, HttpOptions, ServeOptions};
+use crate::cli::{CacheOptions, FleetOptions, HttpOptions, ServeOptions, SharedOptions};
 use crate::commands::CommandError;
 use crate::size::ByteSize;
 
@@ -14,6 +14,7 @@ pub(crate) fn settings(options: &ServeOptions) -> Result<Config, CommandError> {
     let mut config = fleet_settings(&options.fleet)?;
     override_server(&mut config, &options.http);
     override_cache(&mut config, &options.cache);
+    override_shared(&mut config, &options.shared);
     if let Some(template) = &options.model.chat_template {
         for model in config
             .models
@@ -81,6 +82,13 @@ fn override_cache(config: &mut Config, options: &CacheOptions) {
     }
     if let Some(ByteSize(bytes)) = options.cache_memory {
         config.cache.memory_bytes = bytes;
+    }
+}
+
+fn override_shared(config: &mut Config, options: &SharedOptions) {
+    if let Some(store) = &options.shared {
+        config.shared.store.clone_from(store);
+        config.shared.store_url = None;
     }
 }
 

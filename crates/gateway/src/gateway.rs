@@ -1,16 +1,17 @@
 //! What all requests share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use cache::Cache;
+use replicas::Replicas;
 
 use crate::catalog::Catalog;
 use crate::metrics::HttpMetrics;
 use crate::placement::PlacementMetrics;
-use crate::recall::{Prices, Recall};
+use crate::recall::{PriceList, Recall};
 use crate::relay::Relay;
 use crate::tenants::{Tenant, Tenants};
 use crate::traffic::Traffic;
@@ -58,6 +59,8 @@ pub struct Gateway {
     pub(crate) traffic: Traffic,
     pub(crate) created: u64,
     pub(crate) recall: Option<Recall>,
+    /// The exchange with other gateways, if there is one.
+    pub(crate) replicas: OnceLock<Replicas>,
     draining: AtomicBool,
 }
 
@@ -85,13 +88,15 @@ impl Gateway {
             traffic: Traffic::default(),
             created: unix_seconds(),
             recall: None,
+            replicas: OnceLock::new(),
             draining: AtomicBool::new(false),
         }
     }
 
     /// The same with a memory for answers.
     #[must_use]
-    pub fn with_cache(self, cache: Arc<Cache>, prices: Prices) -> Self {
+    pub fn with_cache(self, cache: Arc<Cache>, prices: impl Into<PriceList>) -> Self {
+        let prices = prices.into();
         Self {
             recall: Some(Recall { cache, prices }),
             ..self

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::head::{Head, Usage, owned, write_json};
+use super::head::{Head, Usage, write_json};
+use super::outline::{End, Outline};
 use super::{Unfit, require_complete};
 use crate::fingerprint::Route;
 
@@ -35,31 +36,6 @@ struct Chunk<'a> {
     service_tier: Option<Cow<'a, str>>,
     #[serde(borrow)]
     prompt_token_ids: Option<&'a RawValue>,
-}
-
-/// What is known of a chunk whatever else it says.
-#[derive(Deserialize)]
-struct Outline<'a> {
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    created: u64,
-    #[serde(borrow)]
-    model: Cow<'a, str>,
-    #[serde(borrow)]
-    choices: Vec<End<'a>>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    system_fingerprint: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    service_tier: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct End<'a> {
-    index: u32,
-    #[serde(borrow)]
-    finish_reason: Option<Cow<'a, str>>,
 }
 
 /// A piece of one choice, of either route.
@@ -180,6 +156,10 @@ impl Assembly {
                 serde_json::from_slice(data).map_err(|_| Unfit::Unreadable)?
             }
         };
+        if outline.kv_transfer_params.is_some() {
+            return Err(Unfit::Unreadable);
+        }
+        self.head.get_or_insert_with(|| outline.head());
         for choice in outline.choices {
             let end = self.ends.entry(choice.index).or_default();
             if let Some(reason) = choice.finish_reason {
@@ -189,14 +169,6 @@ impl Assembly {
         if let Some(usage) = outline.usage {
             self.usage = Some(Usage::read(usage).ok_or(Unfit::NoUsage)?);
         }
-        self.head.get_or_insert_with(|| Head {
-            id: outline.id.into_owned(),
-            object: "",
-            created: outline.created,
-            model: outline.model.into_owned(),
-            system_fingerprint: owned(outline.system_fingerprint),
-            service_tier: owned(outline.service_tier),
-        });
         Ok(())
     }
 
@@ -223,6 +195,7 @@ impl Assembly {
             usage: chunk.usage,
             system_fingerprint: chunk.system_fingerprint,
             service_tier: chunk.service_tier,
+            kv_transfer_params: None,
         }
     }
 

@@ -1,7 +1,5 @@
 //! What all chunks of a stream say besides their choices, and what the answer cost.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -113,8 +111,4 @@ impl Usage {
 pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let written = serde_json::to_writer(out, value);
     debug_assert!(written.is_ok());
-}
-
-pub(super) fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
-    text.map(Cow::into_owned)
 }

@@ -6,6 +6,7 @@
 mod assemble;
 mod event;
 mod head;
+mod outline;
 mod take_apart;
 
 use bytes::Bytes;

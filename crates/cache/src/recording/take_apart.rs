@@ -1,40 +1,13 @@
 //! A whole answer cut into the chunks that a stream of it would have had: who speaks, what is said, how it
 //! ends.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::head::{Head, Usage, owned, write_json};
+use super::head::{Head, Usage, write_json};
+use super::outline::Outline;
 use super::{Unfit, require_complete};
 use crate::fingerprint::Route;
-
-/// What is known of an answer whatever else it says.
-#[derive(Deserialize)]
-struct Outline<'a> {
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    created: u64,
-    #[serde(borrow)]
-    model: Cow<'a, str>,
-    #[serde(borrow)]
-    choices: Vec<ChoiceOutline<'a>>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    system_fingerprint: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    service_tier: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    kv_transfer_params: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ChoiceOutline<'a> {
-    #[serde(borrow)]
-    finish_reason: Option<Cow<'a, str>>,
-}
 
 /// A whole answer, if nothing in it is unknown and all of it can be streamed.
 #[derive(Deserialize)]
@@ -152,14 +125,7 @@ pub(super) fn take_apart(route: Route, body: &[u8]) -> Result<Apart, Unfit> {
     }
     let sent = outline.usage.ok_or(Unfit::NoUsage)?;
     let usage = Usage::read(sent).ok_or(Unfit::NoUsage)?;
-    let head = Head {
-        id: outline.id.into_owned(),
-        object: "",
-        created: outline.created,
-        model: outline.model.into_owned(),
-        system_fingerprint: owned(outline.system_fingerprint),
-        service_tier: owned(outline.service_tier),
-    };
+    let head = outline.head();
     let events = serde_json::from_slice::<Answer<'_>>(body)
         .ok()
         .map(|answer| events(route, &head, answer));

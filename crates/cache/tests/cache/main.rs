@@ -10,5 +10,6 @@
 mod isolation;
 mod memory;
 mod redis;
+mod redis_kinds;
 mod sharing;
 mod support;

@@ -1,94 +1,23 @@
 //! A real `redis-server`: killed, paused and restarted under load.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forespeak_cache as cache;
 use tempfile::TempDir;
+use testkit::redis_server::RedisServer;
 
 use cache::{Cache, GET_BUDGET, Scope, Secret, Stores};
 
 use crate::support::{Server, ask, chat, streamed, until};
 
-/// A server on a socket of its own.
-struct RedisServer {
-    folder: TempDir,
-    process: Option<Child>,
-}
-
-impl RedisServer {
-    fn start() -> Self {
-        let mut server = Self {
-            folder: TempDir::new().unwrap(),
-            process: None,
-        };
-        server.restart();
-        server
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        self.folder.path().join("redis.sock")
-    }
-
-    fn address(&self) -> String {
-        format!("unix://{}", self.socket().display())
-    }
-
-    fn restart(&mut self) {
-        let folder: &Path = self.folder.path();
-        let process = Command::new("redis-server")
-            .args([
-                "--port",
-                "0",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--unixsocket",
-            ])
-            .arg(folder.join("redis.sock"))
-            .arg("--dir")
-            .arg(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is needed for this test; scripts/setup installs it");
-        self.process = Some(process);
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-        let _ = std::fs::remove_file(self.socket());
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.process.as_ref().map(Child::id).unwrap_or_default();
-        let sent = Command::new("kill")
-            .arg(signal)
-            .arg(id.to_string())
-            .status();
-        assert!(sent.unwrap().success());
-    }
-
-    /// A gateway's cache with nothing but this Redis.
-    fn cache(&self, memory_bytes: u64) -> Arc<Cache> {
-        let stores = Stores {
-            memory_bytes,
-            redis: Some(self.address()),
-        };
-        Arc::new(Cache::new(&Secret::from_text("shared by all gateways"), &stores).unwrap())
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// A gateway's cache with this Redis and so much memory in front of it.
+fn cache_of(redis: &RedisServer, memory_bytes: u64) -> Arc<Cache> {
+    let stores = Stores {
+        memory_bytes,
+        redis: Some(redis.address()),
+    };
+    Arc::new(Cache::new(&Secret::from_text("shared by all gateways"), &stores).unwrap())
 }
 
 /// Waits until a cache both keeps and finds.
@@ -104,8 +33,12 @@ async fn until_it_works(cache: &Arc<Cache>, server: &Server, text: &str) {
 
 #[tokio::test]
 async fn gateways_share_what_is_kept_in_redis() {
-    let redis = RedisServer::start();
-    let (one, other, server) = (redis.cache(0), redis.cache(1 << 20), Server::default());
+    let redis = RedisServer::start().unwrap();
+    let (one, other, server) = (
+        cache_of(&redis, 0),
+        cache_of(&redis, 1 << 20),
+        Server::default(),
+    );
     until_it_works(&one, &server, "hi").await;
     let generations = server.count();
     until("the other gateway finds it, too", async || {
@@ -123,10 +56,10 @@ async fn gateways_share_what_is_kept_in_redis() {
 
 #[tokio::test]
 async fn an_invalidation_reaches_the_other_gateways() {
-    let redis = RedisServer::start();
+    let redis = RedisServer::start().unwrap();
     let (one, other, server) = (
-        redis.cache(1 << 20),
-        redis.cache(1 << 20),
+        cache_of(&redis, 1 << 20),
+        cache_of(&redis, 1 << 20),
         Server::default(),
     );
     until_it_works(&one, &server, "hi").await;
@@ -145,12 +78,12 @@ async fn an_invalidation_reaches_the_other_gateways() {
 
 #[tokio::test]
 async fn a_gateway_that_comes_later_knows_what_was_invalidated() {
-    let redis = RedisServer::start();
-    let (one, server) = (redis.cache(0), Server::default());
+    let redis = RedisServer::start().unwrap();
+    let (one, server) = (cache_of(&redis, 0), Server::default());
     until_it_works(&one, &server, "old").await;
     until_it_works(&one, &server, "warm").await;
     assert!(one.invalidate(Scope::All).await);
-    let late = redis.cache(0);
+    let late = cache_of(&redis, 0);
     let mut seen = Vec::new();
     until("the late gateway uses redis", async || {
         let body = chat("old");
@@ -169,8 +102,8 @@ async fn a_gateway_that_comes_later_knows_what_was_invalidated() {
 
 #[tokio::test]
 async fn a_forged_or_foreign_entry_is_a_miss() {
-    let redis = RedisServer::start();
-    let (cache, server) = (redis.cache(0), Server::default());
+    let redis = RedisServer::start().unwrap();
+    let (cache, server) = (cache_of(&redis, 0), Server::default());
     until_it_works(&cache, &server, "hi").await;
     until_it_works(&cache, &server, "ho").await;
     let client = ::redis::Client::open(redis.address()).unwrap();
@@ -230,22 +163,22 @@ async fn load(
 
 #[tokio::test]
 async fn a_redis_that_is_killed_and_comes_back_fails_no_request() {
-    let mut redis = RedisServer::start();
-    let (cache, server) = (redis.cache(0), Server::default());
+    let mut redis = RedisServer::start().unwrap();
+    let (cache, server) = (cache_of(&redis, 0), Server::default());
     until_it_works(&cache, &server, "hi").await;
     load(&cache, &server, || redis.kill(), 200).await;
-    redis.restart();
+    redis.restart().unwrap();
     until_it_works(&cache, &server, "after").await;
 }
 
 #[tokio::test]
 async fn a_redis_that_stands_still_costs_a_few_requests_the_budget_and_then_nobody() {
-    let redis = RedisServer::start();
-    let (cache, server) = (redis.cache(0), Server::default());
+    let redis = RedisServer::start().unwrap();
+    let (cache, server) = (cache_of(&redis, 0), Server::default());
     until_it_works(&cache, &server, "hi").await;
     let mut before = [0; 4];
     let stop = || {
-        redis.signal("-STOP");
+        redis.pause().unwrap();
         before = cache.counts().store[0];
     };
     load(&cache, &server, stop, 200).await;
@@ -255,7 +188,7 @@ async fn a_redis_that_stands_still_costs_a_few_requests_the_budget_and_then_nobo
     assert!((1..=6).contains(&timed_out), "{after:?}");
     assert!(skipped > 100, "{after:?}");
     assert!(GET_BUDGET <= Duration::from_millis(20));
-    redis.signal("-CONT");
+    redis.resume().unwrap();
     until_it_works(&cache, &server, "after").await;
 }
 

@@ -23,7 +23,7 @@ pub struct Cache {
     /// Which answers are kept, unless a tenant has rules of its own.
     #[serde(flatten)]
     pub rules: CacheRules,
-    /// What a million tokens cost, to tell what was saved.
+    /// What a million tokens cost, to tell what was saved, of models that say nothing else.
     pub prices: Prices,
 }
 

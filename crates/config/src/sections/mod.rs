@@ -6,6 +6,7 @@ mod limits;
 mod model;
 mod pool;
 mod server;
+mod shared;
 mod tenant;
 
 use schemars::JsonSchema;
@@ -19,6 +20,7 @@ pub use pool::{
     Admission, Dns, Events, Health, Hook, Patience, Pool, Recycling, Retries, Timeouts, Worker,
 };
 pub use server::Server;
+pub use shared::Shared;
 pub use tenant::{Key, Priority, Tenant};
 
 use crate::secret::Secret;
@@ -44,4 +46,6 @@ pub struct Config {
     pub limits: Limits,
     /// Answers that are given again to whoever asks the same.
     pub cache: Cache,
+    /// What gateways that stand side by side tell each other.
+    pub shared: Shared,
 }

@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::cache::Prices;
+
 /// Something that clients may ask for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -25,6 +27,8 @@ pub struct Model {
     /// Which weights and settings are behind its name. Change it with them, and answers of the old ones are no longer
     /// recalled.
     pub revision: String,
+    /// What a million tokens of it cost; as the section `cache` says if left out.
+    pub prices: Option<Prices>,
     /// Adapters on top of it that the workers have loaded, by the names they have there.
     pub loras: Vec<String>,
     /// Serve it in this process instead of from a pool. At most one model can be.

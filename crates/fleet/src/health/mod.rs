@@ -121,6 +121,7 @@ pub struct Health {
     progress: Progress,
     asleep: bool,
     draining: Option<Draining>,
+    last_alive: Option<Instant>,
 }
 
 impl Health {
@@ -136,13 +137,20 @@ impl Health {
             progress: Progress::default(),
             asleep: false,
             draining: None,
+            last_alive: None,
         }
+    }
+
+    /// When it last answered.
+    pub fn last_alive(&self) -> Option<Instant> {
+        self.last_alive
     }
 
     /// Takes in a fact. True if it is worth probing at once instead of waiting for the next turn.
     pub fn signal(&mut self, signal: Signal, now: Instant) -> bool {
         match signal {
             Signal::Alive => {
+                self.last_alive = Some(now);
                 self.unreachable_in_a_row = 0;
                 self.failed_in_a_row = 0;
                 self.alive_in_a_row = self.alive_in_a_row.saturating_add(1);

@@ -27,6 +27,11 @@ pub(crate) enum CommandError {
          [cache] secret in the configuration"
     )]
     NoCacheSecret,
+    #[error(
+        "gateways that tell each other what they know need a secret, the same for all of them; set \
+         FORESPEAK_SHARED_SECRET, or [shared] secret in the configuration"
+    )]
+    NoSharedSecret,
     #[error(transparent)]
     Cache(#[from] cache::AddressError),
     #[error(transparent)]

@@ -16,7 +16,7 @@ use crate::cli::ServeOptions;
 use crate::settings::settings;
 use crate::signals::{pull_on_signals, reload_on_hangup};
 use crate::status_line;
-use crate::wiring::{Live, open_cache, prices, salt_secret, tenants};
+use crate::wiring::{Live, open_cache, prices, salt_secret, sharing, tenants};
 
 /// Threads that carry connections beside an engine. One writes far more than the engine can generate; the cores
 /// belong to the arithmetic.
@@ -117,14 +117,19 @@ async fn answer(
     let mut admin = None;
     if role == Role::Server {
         let admin_config = config.admin.clone();
+        let sharing = sharing(&config)?;
         let again = move || settings(&options);
         let live = Live::start(
             Arc::clone(&gateway),
             config.clone(),
             made_up,
+            sharing.as_ref().map(|sharing| sharing.keys.clone()),
             Box::new(again),
         )
         .await?;
+        if let Some(sharing) = sharing {
+            gateway.share(sharing)?;
+        }
         reload_on_hangup(Arc::clone(&live))?;
         if !config.pools.is_empty() {
             describe_pools(&live, &config, &mut banner).await;

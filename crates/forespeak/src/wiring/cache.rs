@@ -9,7 +9,7 @@ use gateway::tenants::CachePolicies;
 use crate::commands::CommandError;
 
 /// Where the secret is looked for if the configuration names no place.
-const SECRET_VARIABLE: &str = "FORESPEAK_CACHE_SECRET";
+pub(super) const SECRET_VARIABLE: &str = "FORESPEAK_CACHE_SECRET";
 
 /// Opens the cache, if there is to be one. Must be called within a runtime.
 pub(crate) fn open_cache(config: &Config) -> Result<Option<Arc<cache::Cache>>, CommandError> {
@@ -35,11 +35,19 @@ pub(crate) fn open_cache(config: &Config) -> Result<Option<Arc<cache::Cache>>, C
     Ok(Some(Arc::new(cache::Cache::new(&secret, &stores)?)))
 }
 
-/// What a million tokens cost.
-pub(crate) fn prices(config: &Config) -> gateway::Prices {
-    gateway::Prices {
-        prompt: config.cache.prices.prompt,
-        completion: config.cache.prices.completion,
+/// What a million tokens cost, by model.
+pub(crate) fn prices(config: &Config) -> gateway::PriceList {
+    let prices = |prices: config::Prices| gateway::Prices {
+        prompt: prices.prompt,
+        completion: prices.completion,
+    };
+    let own = config.models.iter().filter_map(|model| {
+        let own = prices(model.prices?);
+        Some((model.name.clone(), own))
+    });
+    gateway::PriceList {
+        unless_said: prices(config.cache.prices),
+        by_model: own.collect(),
     }
 }
 
@@ -89,6 +97,18 @@ mod tests {
         assert_eq!(policies.chat.mode, Mode::Everything { variants: 3 });
         assert_eq!(policies.chat.ttl, Duration::from_secs(60));
         assert_eq!(policies.completions.mode, Mode::Off);
+    }
+
+    #[test]
+    fn a_model_may_have_prices_of_its_own() {
+        let config = Config::parse(
+            "[cache]\nprices = { prompt = 1.0, completion = 2.0 }\n\
+             [[models]]\nname = \"m\"\nengine = {}\nprices = { prompt = 3.0, completion = 4.0 }\n",
+        )
+        .unwrap();
+        let list = prices(&config);
+        assert_eq!(list.unless_said.completion, 2.0);
+        assert_eq!(list.by_model["m"].prompt, 3.0);
     }
 
     #[test]

@@ -16,9 +16,11 @@ use gateway::admin::Operations;
 use gateway::placement::Pool;
 use gateway::tenants::{SaltSecret, Tenants};
 use gateway::{Catalog, Gateway};
+use routing::keys::KeySeed;
 use serde_json::Value;
 use tokio::time::sleep;
 
+use super::cache::prices;
 use super::learn::{Learnt, ask_for_models};
 use super::pools::{codec_of, fleet_model, model_of, pool_config, workers};
 use super::tenants::{salt_secret, tenants};
@@ -39,6 +41,8 @@ pub(crate) struct Live {
     settings: Settings,
     /// For salts, if none is configured.
     made_up: SaltSecret,
+    /// What the gateways that we talk to have in common, if we talk to any.
+    replicas: Option<replicas::Keys>,
     state: Mutex<State>,
     /// One reload at a time.
     reloading: tokio::sync::Mutex<()>,
@@ -82,12 +86,14 @@ impl Live {
         gateway: Arc<Gateway>,
         config: Config,
         made_up: SaltSecret,
+        replicas: Option<replicas::Keys>,
         settings: Settings,
     ) -> Result<Arc<Self>, CommandError> {
         let live = Arc::new(Self {
             gateway,
             settings,
             made_up,
+            replicas,
             state: Mutex::default(),
             reloading: tokio::sync::Mutex::default(),
         });
@@ -158,7 +164,9 @@ impl Live {
                 ..running
             });
         }
-        let started = pool_config(settings, self.gateway.placement_metrics())?;
+        let mut started = pool_config(settings, self.gateway.placement_metrics())?;
+        let keys = self.replicas.as_ref();
+        started.shared_seed = keys.map(|keys| KeySeed(keys.seed(name)));
         let reading = model.clone();
         // A tokenizer takes up to seconds to load.
         let codec = tokio::task::spawn_blocking(move || codec_of(&reading))
@@ -293,7 +301,9 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         (old.server != new.server, "[server]"),
         (old.admin != new.admin, "[admin]"),
         (stores(old) != stores(new), "where [cache] keeps answers"),
+        (prices(old) != prices(new), "what tokens cost"),
         (engines(old) != engines(new), "a model's engine"),
+        (old.shared != new.shared, "[shared]"),
     ] {
         if differs {
             told.push(format!("{what} takes effect after a restart"));

@@ -16,7 +16,7 @@ pub(super) async fn show(State(desk): State<Desk>) -> Response {
     match cache_of(&desk) {
         Err(error) => refuse(&error),
         Ok(cache) => {
-            let counts = cache.counts();
+            let (counts, saved) = (cache.counts(), cache.saved());
             answer(&json!({
                 "entries": counts.entries,
                 "bytes": counts.bytes,
@@ -26,8 +26,8 @@ pub(super) async fn show(State(desk): State<Desk>) -> Response {
                 "bypassed": counts.bypassed.iter().sum::<u64>(),
                 "rejected": counts.rejected,
                 "in_flight": counts.flights,
-                "prompt_tokens_saved": counts.prompt_tokens_saved,
-                "completion_tokens_saved": counts.completion_tokens_saved,
+                "prompt_tokens_saved": saved.iter().map(|saved| saved.prompt_tokens).sum::<u64>(),
+                "completion_tokens_saved": saved.iter().map(|saved| saved.completion_tokens).sum::<u64>(),
             }))
         }
     }

@@ -17,6 +17,7 @@ use super::config::PoolConfig;
 use super::desk::Booking;
 use super::outcome::Reported;
 use super::reading::Prompt;
+use super::sent::Sent;
 
 /// Tokens of an answer while none has been seen: what the simulator's routers expect.
 const FIRST_GUESS_OUTPUT_TOKENS: f64 = 256.0;
@@ -109,6 +110,8 @@ pub(super) struct Books {
     next_epoch: u64,
     expected_output_tokens: f64,
     draw: Draw,
+    /// Prompts that went out and that others are still to be told of.
+    pub(super) sent: Option<Sent>,
 }
 
 impl Books {
@@ -127,6 +130,7 @@ impl Books {
             next_epoch: 0,
             expected_output_tokens: FIRST_GUESS_OUTPUT_TOKENS,
             draw: Draw { turn: 0, random },
+            sent: config.shared_seed.map(|_| Sent::default()),
         }
     }
 
@@ -288,6 +292,9 @@ impl Books {
         let epoch = account.epoch;
         self.index
             .expect(view.id, &wanted.prompt.keys, now.since_start);
+        if let Some(sent) = &mut self.sent {
+            sent.note(worker, &wanted.prompt);
+        }
         Some(Booking {
             worker: Arc::clone(worker),
             epoch,

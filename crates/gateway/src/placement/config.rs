@@ -5,7 +5,7 @@ use fleet::health::PanicConfig;
 use routing::Policy;
 use routing::admission::{Patience, QueueLimits, UsageLimits};
 use routing::index::DEFAULT_BYTE_CAP;
-use routing::keys::DEFAULT_BLOCK_TOKENS;
+use routing::keys::{DEFAULT_BLOCK_TOKENS, KeySeed};
 
 use super::metrics::PlacementMetrics;
 use super::recycling::RecyclingConfig;
@@ -44,6 +44,9 @@ pub struct PoolConfig {
     pub decisions_kept: usize,
     /// When and how workers are restarted; `None`: never.
     pub recycling: Option<RecyclingConfig>,
+    /// The seed of prefix keys that other gateways use, too, so that they can be told where prompts went; `None`: one of
+    /// its own, and nobody is told.
+    pub shared_seed: Option<KeySeed>,
     /// Where it counts; pools of one gateway share them.
     pub metrics: PlacementMetrics,
 }
@@ -64,6 +67,7 @@ impl PoolConfig {
             memo_bytes: DEFAULT_MEMO_BYTES,
             decisions_kept: DEFAULT_DECISIONS_KEPT,
             recycling: None,
+            shared_seed: None,
             metrics: PlacementMetrics::default(),
         }
     }

@@ -32,6 +32,7 @@ mod reading;
 mod recycling;
 mod refusal;
 mod report;
+mod sent;
 mod shared;
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,7 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_millis(100);
 /// A pool of workers. Dropping it stops watching them; requests under way are not disturbed.
 pub struct Pool {
     fleet: Fleet,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Dropping the set ends its tasks.
     _tasks: JoinSet<()>,
 }
@@ -52,7 +52,7 @@ impl Pool {
     pub fn start(config: PoolConfig, codec: Option<Arc<dyn Codec>>) -> Result<Self, FleetError> {
         let (fleet, updates) = Fleet::start(config.fleet.clone())?;
         let name: Arc<str> = Arc::from(config.name.as_str());
-        let seed = KeySeed(random());
+        let seed = config.shared_seed.unwrap_or_else(|| KeySeed(random()));
         let index = PrefixIndex::new(IndexConfig {
             block_tokens: config.block_tokens,
             byte_cap: config.index_bytes,

@@ -41,6 +41,8 @@ pub struct WorkerReport {
     pub condition: &'static str,
     /// Where its breaker stands.
     pub breaker: &'static str,
+    /// Whether other gateways find it ill, and this one has not seen it well since.
+    pub doubted: bool,
     /// Share of its fair share of work that it may be given; 0 for none.
     pub weight: f64,
     /// Whether it is used only because too few others are left.
@@ -121,6 +123,7 @@ impl Account {
             url: worker.spec().url.to_string(),
             condition: worker.condition(now.instant).word(),
             breaker: breaker_word(worker.breaker(now.instant)),
+            doubted: worker.is_doubted(now.instant),
             weight: 0.0,
             panic: false,
             in_flight: worker.in_flight(),

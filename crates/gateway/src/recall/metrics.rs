@@ -2,20 +2,26 @@
 
 use std::fmt::Write;
 
-use cache::{Bypass, CacheCounts, LATENCY_BUCKETS, Operation, StoreOutcome, Tier, Unfit};
+use cache::{Bypass, CacheCounts, LATENCY_BUCKETS, Operation, Saved, StoreOutcome, Tier, Unfit};
 
-use super::{Prices, Recall};
+use super::{PriceList, Recall};
 
 impl Recall {
     /// Appends everything in OpenMetrics' text format, without the closing line.
     pub(crate) fn encode(&self, text: &mut String) {
         // Writing to a string cannot fail.
-        let written = encode(&self.cache.counts(), self.prices, text);
+        let (counts, saved) = (self.cache.counts(), self.cache.saved());
+        let written = encode(&counts, &saved, &self.prices, text);
         debug_assert!(written.is_ok());
     }
 }
 
-fn encode(counts: &CacheCounts, prices: Prices, text: &mut String) -> std::fmt::Result {
+fn encode(
+    counts: &CacheCounts,
+    saved: &[Saved],
+    prices: &PriceList,
+    text: &mut String,
+) -> std::fmt::Result {
     let page = &mut Page(text);
     page.labelled(
         "hits",
@@ -75,20 +81,7 @@ fn encode(counts: &CacheCounts, prices: Prices, text: &mut String) -> std::fmt::
         "Invalidations asked for here",
         counts.invalidations,
     )?;
-    let saved = [counts.prompt_tokens_saved, counts.completion_tokens_saved];
-    page.labelled(
-        "tokens_saved",
-        "Tokens that nobody had to read or generate",
-        "kind",
-        &["prompt", "completion"],
-        &saved,
-    )?;
-    page.head("cost_saved", "counter", "What these tokens would have cost")?;
-    writeln!(
-        page.0,
-        "forespeak_cache_cost_saved_total {}",
-        cost(saved, prices)
-    )?;
+    page.saved(saved, prices)?;
     page.store(counts)?;
     page.gauge("entries", "Entries in memory", counts.entries)?;
     page.gauge("bytes", "Bytes in memory", counts.bytes)?;
@@ -104,12 +97,11 @@ fn encode(counts: &CacheCounts, prices: Prices, text: &mut String) -> std::fmt::
     )
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "money is not counted in more than 52 bits of tokens"
-)]
-fn cost([prompt, completion]: [u64; 2], prices: Prices) -> f64 {
-    (prompt as f64 * prices.prompt + completion as f64 * prices.completion) / 1e6
+/// A name between quotes.
+fn label(name: &str) -> String {
+    name.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 struct Page<'a>(&'a mut String);
@@ -143,6 +135,33 @@ impl Page<'_> {
             writeln!(
                 self.0,
                 "forespeak_cache_{name}_total{{{label}=\"{word}\"}} {value}"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn saved(&mut self, saved: &[Saved], prices: &PriceList) -> std::fmt::Result {
+        let help = "Tokens that nobody had to read or generate";
+        self.head("tokens_saved", "counter", help)?;
+        for each in saved {
+            let model = label(&each.model);
+            for (kind, tokens) in [
+                ("prompt", each.prompt_tokens),
+                ("completion", each.completion_tokens),
+            ] {
+                writeln!(
+                    self.0,
+                    "forespeak_cache_tokens_saved_total{{model=\"{model}\",kind=\"{kind}\"}} {tokens}"
+                )?;
+            }
+        }
+        self.head("cost_saved", "counter", "What these tokens would have cost")?;
+        for each in saved {
+            let cost = prices.of(&each.model).cost(each);
+            let model = label(&each.model);
+            writeln!(
+                self.0,
+                "forespeak_cache_cost_saved_total{{model=\"{model}\"}} {cost}"
             )?;
         }
         Ok(())
@@ -186,26 +205,38 @@ impl Page<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Prices;
     use super::*;
 
     #[test]
     fn what_was_saved_is_told_in_tokens_and_money() {
         let counts = CacheCounts {
-            prompt_tokens_saved: 2_000_000,
-            completion_tokens_saved: 500_000,
             hits: [3, 1],
             ..CacheCounts::default()
         };
-        let prices = Prices {
-            prompt: 0.5,
-            completion: 2.0,
+        let saved = |model: &str| Saved {
+            model: model.to_owned(),
+            prompt_tokens: 2_000_000,
+            completion_tokens: 500_000,
+        };
+        let dear = Prices {
+            prompt: 5.0,
+            completion: 20.0,
+        };
+        let prices = PriceList {
+            unless_said: Prices {
+                prompt: 0.5,
+                completion: 2.0,
+            },
+            by_model: [("dear".to_owned(), dear)].into(),
         };
         let mut text = String::new();
-        encode(&counts, prices, &mut text).unwrap();
+        encode(&counts, &[saved("dear"), saved("m\"")], &prices, &mut text).unwrap();
         for line in [
             "forespeak_cache_hits_total{tier=\"memory\"} 3\n",
-            "forespeak_cache_tokens_saved_total{kind=\"prompt\"} 2000000\n",
-            "forespeak_cache_cost_saved_total 2\n",
+            "forespeak_cache_tokens_saved_total{model=\"dear\",kind=\"prompt\"} 2000000\n",
+            "forespeak_cache_cost_saved_total{model=\"dear\"} 20\n",
+            "forespeak_cache_cost_saved_total{model=\"m\\\"\"} 2\n",
             "forespeak_cache_store_duration_seconds_bucket{operation=\"get\",le=\"+Inf\"} 0\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");

@@ -12,6 +12,7 @@
 mod metrics;
 mod source;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use cache::{
-    Answer, AnswerBody, AnswerStream, Asking, Cache, Directives, Hit, Origin, Recalled, Subject,
+    Answer, AnswerBody, AnswerStream, Asking, Cache, Directives, Hit, Origin, Recalled, Saved,
+    Subject,
 };
 use futures_util::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -39,7 +41,7 @@ pub(crate) use source::source;
 /// The response cache and what its hits are worth.
 pub(crate) struct Recall {
     pub(crate) cache: Arc<Cache>,
-    pub(crate) prices: Prices,
+    pub(crate) prices: PriceList,
 }
 
 /// What a million tokens cost, in whatever currency the operator counts in.
@@ -49,6 +51,45 @@ pub struct Prices {
     pub prompt: f64,
     /// Of answers.
     pub completion: f64,
+}
+
+impl Prices {
+    /// What tokens that were saved would have cost.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "money is not counted in more than 52 bits of tokens"
+    )]
+    fn cost(self, saved: &Saved) -> f64 {
+        let prompt = saved.prompt_tokens as f64 * self.prompt;
+        (prompt + saved.completion_tokens as f64 * self.completion) / 1e6
+    }
+}
+
+/// What tokens cost, by model.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PriceList {
+    /// Of models that are not in the list.
+    pub unless_said: Prices,
+    /// Of models, by their own names.
+    pub by_model: BTreeMap<String, Prices>,
+}
+
+impl PriceList {
+    fn of(&self, model: &str) -> Prices {
+        self.by_model
+            .get(model)
+            .copied()
+            .unwrap_or(self.unless_said)
+    }
+}
+
+impl From<Prices> for PriceList {
+    fn from(prices: Prices) -> Self {
+        Self {
+            unless_said: prices,
+            by_model: BTreeMap::new(),
+        }
+    }
 }
 
 /// What the cache has for a request.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::gateway::Gateway;
 use crate::http_io::{json, refuse};
 use crate::metrics::to_prometheus_text;
+use crate::sharing::encode as sharing_metrics;
 use crate::worker::Worker;
 
 /// The process is up, and so is what generates; if not, only a restart helps.
@@ -58,6 +59,9 @@ pub(super) async fn metrics(State(gateway): State<Arc<Gateway>>, headers: Header
     }
     if let Some(recall) = &gateway.recall {
         recall.encode(&mut text);
+    }
+    if let Some(replicas) = gateway.replicas.get() {
+        sharing_metrics(replicas.counts(), &mut text);
     }
     text.push_str("# EOF\n");
     let wants_openmetrics = headers

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::{ApiError, ErrorKind};
+use replicas::{Amount, Elsewhere};
 
 use super::bucket::{Allowance, Bucket};
 use super::tenant::Limits;
@@ -27,6 +28,16 @@ struct Used {
     requests: Bucket,
     tokens: Bucket,
     running: u32,
+    /// Requests that run at other gateways.
+    running_elsewhere: u32,
+}
+
+/// What a tenant has used here, for other gateways to know.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) requests: Amount,
+    pub(crate) tokens: Amount,
+    pub(crate) running: u32,
 }
 
 /// What is left to a tenant, where it has a limit.
@@ -44,6 +55,7 @@ impl Meter {
             requests: Bucket::new(now),
             tokens: Bucket::new(now),
             running: 0,
+            running_elsewhere: 0,
         })))
     }
 
@@ -66,11 +78,51 @@ impl Meter {
         }
     }
 
+    /// What other gateways are told; `None` if there is nothing to tell.
+    pub(super) fn told(&self, limits: &Limits, now: Instant) -> Option<Told> {
+        let mut used = self.used();
+        let Used {
+            requests, tokens, ..
+        } = &mut *used;
+        let amount = |bucket: &mut Bucket, limit: Option<u64>| Amount {
+            total: bucket.total(),
+            level: limit.map_or(0.0, |limit| bucket.level(limit, now)),
+        };
+        let told = Told {
+            requests: amount(requests, limits.requests_per_minute.map(u64::from)),
+            tokens: amount(tokens, limits.tokens_per_minute),
+            running: used.running,
+        };
+        let is_idle = told.running == 0 && told.requests.total == 0.0 && told.tokens.total == 0.0;
+        (*limits != Limits::default() && !is_idle).then_some(told)
+    }
+
+    /// Takes in what was used at other gateways, so many.
+    pub(super) fn heard(
+        &self,
+        limits: &Limits,
+        elsewhere: &Elsewhere,
+        others: usize,
+        now: Instant,
+    ) {
+        let mut used = self.used();
+        if let Some(limit) = limits.requests_per_minute {
+            let (spent, level) = (elsewhere.requests, elsewhere.requests_level);
+            used.requests
+                .turn(u64::from(limit), spent, level, others, now);
+        }
+        if let Some(limit) = limits.tokens_per_minute {
+            let (spent, level) = (elsewhere.tokens, elsewhere.tokens_level);
+            used.tokens.turn(limit, spent, level, others, now);
+        }
+        used.running_elsewhere = elsewhere.running;
+    }
+
     /// Lets a request in, if the limits allow one more.
     pub(super) fn enter(self: &Arc<Self>, limits: &Limits, now: Instant) -> Result<Pass, ApiError> {
         let mut used = self.used();
         if let Some(limit) = limits.concurrent
-            && used.running >= limit
+            && used.running.saturating_add(used.running_elsewhere) >= limit
         {
             return Err(refuse(
                 format!("{limit} requests at a time are allowed, and as many are running"),
@@ -264,6 +316,32 @@ mod tests {
         let meter = Meter::new(now);
         let mut pass = meter.enter(&limits(None, Some(60), None), now).unwrap();
         assert_eq!(retry(&pass.reserve(61, now).unwrap_err()), (400, None));
+    }
+
+    #[test]
+    fn what_runs_and_was_used_elsewhere_counts_here() {
+        let now = Instant::now();
+        let meter = Meter::new(now);
+        let limits = limits(Some(10), Some(1000), Some(2));
+        assert_eq!(meter.told(&limits, now), None);
+        let elsewhere = Elsewhere {
+            requests: 9.0,
+            running: 1,
+            ..Elsewhere::default()
+        };
+        meter.heard(&limits, &elsewhere, 1, now);
+        let pass = meter.enter(&limits, now).unwrap();
+        let told = meter.told(&limits, now).unwrap();
+        assert_eq!((told.requests.total, told.requests.level), (1.0, 10.0));
+        assert_eq!(retry(&meter.enter(&limits, now).unwrap_err()).0, 429);
+        drop(pass);
+        // Alone again, and a minute later, nothing of it is left.
+        let later = now + Duration::from_secs(60);
+        meter.heard(&limits, &Elsewhere::default(), 0, later);
+        let passes: Vec<_> = (0..2)
+            .map(|_| meter.enter(&limits, later).unwrap())
+            .collect();
+        assert_eq!(passes.len(), 2);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use protocol::ApiError;
+use replicas::Elsewhere;
 use routing::Priority;
 
 use super::KeyHash;
-use super::meter::{Allowances, Meter, Pass};
+use super::meter::{Allowances, Meter, Pass, Told};
 use super::salt::{SaltSecret, salt_within};
 
 /// The tenant of everyone at an open door.
@@ -164,6 +165,16 @@ impl Tenant {
     /// What is left of its limits.
     pub fn allowances(&self, now: Instant) -> Allowances {
         self.meter.allowances(&self.limits, now)
+    }
+
+    /// What other gateways are told of its use, if there is anything to tell.
+    pub(crate) fn told(&self, now: Instant) -> Option<Told> {
+        self.meter.told(&self.limits, now)
+    }
+
+    /// Takes in what it used at so many other gateways.
+    pub(crate) fn heard(&self, elsewhere: &Elsewhere, others: usize, now: Instant) {
+        self.meter.heard(&self.limits, elsewhere, others, now);
     }
 
     /// Its requests that are running.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use forespeak_gateway::tenants::{KeyHash, SaltSecret, TenantSpec, Tenants};
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, get, open, post, post_with, read_rest, read_until};
+use crate::support::client::{
+    Answer, get, open, post, post_with, read_rest, read_until, scramble, seed,
+};
 use crate::support::{Running, Setup};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -157,7 +159,7 @@ async fn a_request_that_is_wrong_is_refused_and_not_kept() {
     );
 }
 
-/// 200 clients ask the same at the same time, in both ways; a third of them leaves, some at once, some in the
+/// 200 clients ask the same at the same time, in both ways; some leave at random, at once or in the
 /// middle. One generation, and the same text for all who stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_who_ask_the_same_share_one_generation() {
@@ -175,18 +177,21 @@ async fn two_hundred_who_ask_the_same_share_one_generation() {
     // The first opens the flight, so that nobody who leaves takes it along.
     let mut first = open(address, CHAT, &ask(true)).await;
     let seen = read_until(&mut first, "\"assistant\"").await;
-    let clients: Vec<_> = (0..199_usize)
+    let seed = seed();
+    let clients: Vec<_> = (0..199_u64)
         .map(|number| {
-            let body = ask(number % 2 == 0);
+            let draw = scramble(seed ^ number);
+            let body = ask(draw & 1 == 0);
             tokio::spawn(async move {
                 let mut client = open(address, CHAT, &body).await;
-                match number % 6 {
+                match (draw >> 1) & 7 {
                     // Leaves before anything came.
                     0 => None,
-                    // Leaves in the middle of the stream.
-                    2 => {
-                        read_until(&mut client, "\"assistant\"").await;
-                        None
+                    // Leaves in the middle, or has heard it all by then.
+                    1 => {
+                        let patience = Duration::from_millis((draw >> 8) & 0x7f);
+                        let read = read_rest(&mut client, Vec::new());
+                        tokio::time::timeout(patience, read).await.ok()
                     }
                     _ => Some(read_rest(&mut client, Vec::new()).await),
                 }
@@ -204,7 +209,7 @@ async fn two_hundred_who_ask_the_same_share_one_generation() {
             answered += 1;
         }
     }
-    assert_eq!(answered, 132);
+    assert!(answered > 100, "{answered}");
     assert_eq!(text(&made).len(), 40);
     assert_eq!(counter(address, "vllm:prompt_tokens_total").await, 22);
     assert_eq!(counter(address, "forespeak_cache_misses_total").await, 1);

@@ -12,6 +12,7 @@ mod chat;
 mod completions;
 mod connections;
 mod errors;
+mod isolation;
 mod kv_events;
 mod leaving;
 mod limits;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, post};
+use crate::support::client::{Answer, open, post, read_rest, read_until, scramble, seed};
 use crate::support::worker::{Deed, FakeWorker, Then};
 use crate::support::{CHAT, MODEL, Setup, eventually};
 
@@ -72,22 +72,65 @@ async fn a_repeat_does_not_reach_a_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_ask_the_same_reach_a_worker_once() {
-    let worker = FakeWorker::start(speech("length")).await;
+async fn two_hundred_who_ask_the_same_reach_a_worker_once_though_some_leave() {
+    let seed = seed();
+    let Deed::Stream(events, _) = speech("length") else {
+        unreachable!("a stream");
+    };
+    let worker = FakeWorker::start(Deed::Slowly(events, Duration::from_millis(100))).await;
     let running = caching().start(&[&worker]).await;
     let address = running.address;
-    let clients: Vec<_> = (0..50)
+    // The first opens the flight, so that nobody who leaves takes it along.
+    let mut first = open(address, CHAT, &chat(true)).await;
+    let seen = read_until(&mut first, "\"assistant\"").await;
+    let clients: Vec<_> = (0..199_u64)
         .map(|number| {
-            tokio::spawn(async move { post(address, CHAT, &chat(number % 2 == 0)).await })
+            let draw = scramble(seed ^ number);
+            tokio::spawn(async move {
+                let streams = draw & 1 == 0;
+                let mut client = open(address, CHAT, &chat(streams)).await;
+                match draw >> 1 & 7 {
+                    0 => return None,
+                    1 => {
+                        let patience = Duration::from_millis(draw >> 8 & 0x1ff);
+                        let read = read_rest(&mut client, Vec::new());
+                        // Leaves in the middle, or has heard it all.
+                        tokio::time::timeout(patience, read).await.ok()?
+                    }
+                    _ => read_rest(&mut client, Vec::new()).await,
+                }
+                .into()
+            })
         })
         .collect();
-    let mut made = 0;
+    let made = read_rest(&mut first, seen).await;
+    assert_eq!(how(&made), "MISS");
+    let mut whole: Option<Answer> = None;
+    let mut answered = 0;
     for client in clients {
-        let answer = client.await.unwrap();
+        let answer: Option<Answer> = client.await.unwrap();
+        let Some(answer) = answer else { continue };
+        answered += 1;
         assert_eq!(answer.status, 200);
-        made += usize::from(how(&answer) == "MISS");
+        assert!(
+            matches!(how(&answer), "COALESCED" | "HIT"),
+            "{}",
+            answer.head
+        );
+        if answer.head.contains("text/event-stream") {
+            assert_eq!(answer.text(), made.text());
+        } else {
+            let first = whole.get_or_insert_with(|| Answer {
+                body: answer.body.clone(),
+                head: String::new(),
+                status: 200,
+            });
+            assert_eq!(answer.text(), first.text());
+            assert_eq!(answer.json()["choices"][0]["message"]["content"], "one two");
+        }
     }
-    assert_eq!((made, worker.seen().len()), (1, 1));
+    assert!(answered > 100, "{answered}");
+    assert_eq!(worker.seen().len(), 1);
     eventually("the place is free", || running.in_flight() == 0).await;
 }
 

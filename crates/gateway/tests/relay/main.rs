@@ -10,8 +10,10 @@
 
 mod bodies;
 mod caching;
+mod caching_in_redis;
 mod continuing;
 mod failing;
 mod leaving;
 mod passing;
+mod sharing;
 mod support;

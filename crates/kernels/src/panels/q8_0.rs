@@ -2,8 +2,8 @@
 //! weight, as in the file.
 
 use super::{
-    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, announce_stream, four_bytes, load_halves,
-    load_sums, opaque, store_sums,
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, announce_stream,
+    four_bytes, load_halves, load_sums, opaque, store_sums,
 };
 use crate::blocks::{BLOCK, Q8_0};
 use crate::lanes::{LANES, Lanes};

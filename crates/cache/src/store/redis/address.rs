@@ -5,16 +5,29 @@
 //! redis-cluster://[user:password@]host:port,host:port,…        rediss-cluster:// with TLS
 //! redis-sentinel://[user:password@]host:port,…/service[/db]    rediss-sentinel:// with TLS
 //! ```
-//! User and password are those of the Redis servers, for sentinels too.
+//! User and password are those of the Redis servers, for sentinels too. With TLS, servers are known by the public
+//! authorities; `?ca=/path/to/ca.pem` at the end names another one instead.
+
+use std::path::PathBuf;
 
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{Client, TlsMode};
+use redis::{Client, TlsCertificates, TlsMode};
 
 /// Where Redis is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+#[derive(Clone)]
+pub struct Address {
+    pub(super) place: Place,
+    /// The authority that vouches for the servers, instead of the public ones.
+    ca: Option<PathBuf>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub(super) enum Place {
     Server(String),
+    /// By some of its nodes.
     Cluster(Vec<String>),
+    /// The master that sentinels know.
     Sentinel {
         nodes: Vec<String>,
         service: String,
@@ -37,26 +50,60 @@ pub enum AddressError {
         "a sentinel's address ends with the service's name: redis-sentinel://host:26379/mymaster"
     )]
     Service,
+    /// The authority is not to be had.
+    #[error(
+        "the certificate of the authority behind ?ca= cannot be used ({0}); write rediss://… or rediss-cluster://…, \
+         and the path of a PEM file"
+    )]
+    Authority(String),
     /// The client does not understand it.
     #[error("the cache's address is not usable: {0}")]
     Unusable(String),
 }
 
 impl Address {
-    pub(super) fn parse(text: &str) -> Result<Self, AddressError> {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// If it is none that we can use.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let (text, ca) = match text.split_once("?ca=") {
+            Some((text, path)) => (text, Some(PathBuf::from(path))),
+            None => (text, None),
+        };
         let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
-        let address = match scheme {
-            "redis" | "rediss" | "unix" => Self::Server(text.to_owned()),
-            "redis-cluster" => Self::Cluster(nodes("redis", rest.trim_end_matches('/'))),
-            "rediss-cluster" => Self::Cluster(nodes("rediss", rest.trim_end_matches('/'))),
-            "redis-sentinel" => Self::sentinel("redis", rest)?,
-            "rediss-sentinel" => Self::sentinel("rediss", rest)?,
+        let place = match scheme {
+            "redis" | "rediss" | "unix" => Place::Server(text.to_owned()),
+            "redis-cluster" => Place::Cluster(nodes("redis", rest.trim_end_matches('/'))),
+            "rediss-cluster" => Place::Cluster(nodes("rediss", rest.trim_end_matches('/'))),
+            "redis-sentinel" => Place::sentinel("redis", rest)?,
+            "rediss-sentinel" => Place::sentinel("rediss", rest)?,
             _ => return Err(AddressError::Scheme),
         };
-        address.check()?;
+        if ca.is_some() && !matches!(scheme, "rediss" | "rediss-cluster") {
+            return Err(AddressError::Authority(format!("not with {scheme}://")));
+        }
+        place.check()?;
+        let address = Self { place, ca };
+        address.certificates()?;
         Ok(address)
     }
 
+    /// Who vouches for the servers, if not the public authorities. Read anew for every connection: it may be renewed.
+    pub(super) fn certificates(&self) -> Result<Option<TlsCertificates>, AddressError> {
+        let Some(path) = &self.ca else {
+            return Ok(None);
+        };
+        let pem =
+            std::fs::read(path).map_err(|error| AddressError::Authority(error.to_string()))?;
+        Ok(Some(TlsCertificates {
+            client_tls: None,
+            root_cert: Some(pem),
+        }))
+    }
+}
+
+impl Place {
     fn sentinel(scheme: &str, rest: &str) -> Result<Self, AddressError> {
         let (authority, path) = rest.split_once('/').ok_or(AddressError::Service)?;
         let (service, db) = path.split_once('/').unwrap_or((path, "0"));
@@ -125,18 +172,19 @@ mod tests {
 
     #[test]
     fn every_way_to_redis_has_its_scheme() {
+        let place = |text: &str| Address::parse(text).map(|address| address.place);
         let plain = "redis://:pw@h:1/2".to_owned();
-        assert_eq!(Address::parse(&plain), Ok(Address::Server(plain)));
+        assert_eq!(place(&plain), Ok(Place::Server(plain)));
         assert_eq!(
-            Address::parse("rediss-cluster://u:p@a:1,b:2/"),
-            Ok(Address::Cluster(vec![
+            place("rediss-cluster://u:p@a:1,b:2/"),
+            Ok(Place::Cluster(vec![
                 "rediss://u:p@a:1".into(),
                 "rediss://u:p@b:2".into()
             ]))
         );
         assert_eq!(
-            Address::parse("redis-sentinel://u:p@a:1,b:2/main/3"),
-            Ok(Address::Sentinel {
+            place("redis-sentinel://u:p@a:1,b:2/main/3"),
+            Ok(Place::Sentinel {
                 nodes: vec!["redis://a:1".into(), "redis://b:2".into()],
                 service: "main".into(),
                 master: "redis://u:p@localhost/3".into(),
@@ -147,13 +195,14 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_work_is_refused_at_the_start() {
-        assert_eq!(Address::parse("memcached://x"), Err(AddressError::Scheme));
-        assert_eq!(Address::parse("localhost"), Err(AddressError::Scheme));
-        assert_eq!(
-            Address::parse("redis-sentinel://a:1"),
-            Err(AddressError::Service)
-        );
-        let secret = Address::parse("redis://:hunter2@[bad").unwrap_err();
+        let error = |text: &str| Address::parse(text).err().unwrap();
+        assert_eq!(error("memcached://x"), AddressError::Scheme);
+        assert_eq!(error("localhost"), AddressError::Scheme);
+        assert_eq!(error("redis-sentinel://a:1"), AddressError::Service);
+        for wrong in ["rediss://h?ca=/no/such/file", "redis://h?ca=/dev/null"] {
+            assert!(matches!(error(wrong), AddressError::Authority(_)));
+        }
+        let secret = error("redis://:hunter2@[bad");
         assert!(!secret.to_string().contains("hunter2"), "{secret}");
     }
 }

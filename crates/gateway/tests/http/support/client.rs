@@ -142,3 +142,22 @@ fn dechunk(mut rest: &[u8]) -> Vec<u8> {
         rest = &rest[start + size + 2..];
     }
 }
+
+/// A seed for what happens at random. It is printed, and `FORESPEAK_SEED` gives it again.
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("FORESPEAK_SEED").ok();
+    let seed = given.and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_nanos() as u64)
+    });
+    eprintln!("FORESPEAK_SEED={seed}");
+    seed
+}
+
+/// A number that looks random (splitmix64).
+pub(crate) fn scramble(number: u64) -> u64 {
+    let mut state = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::{Cache, Secret, Stores};
+use fleet::scrape::ScrapeConfig;
 use fleet::{FleetConfig, WorkerSpec, WorkerUrl};
 use forespeak_gateway::placement::{Pool, PoolConfig};
 use forespeak_gateway::tenants::{SaltSecret, Tenants};
@@ -17,6 +18,7 @@ use forespeak_gateway::{
     Catalog, FleetModel, Gateway, Prices, RelayTimeouts, Server, ServerConfig, StopSwitch,
 };
 use routing::Policy;
+use routing::keys::KeySeed;
 use worker::FakeWorker;
 
 pub(crate) const MODEL: &str = "m";
@@ -32,6 +34,15 @@ pub(crate) struct Setup {
     pub(crate) api_key: Option<String>,
     /// Whether answers are kept.
     pub(crate) cache: bool,
+    /// The Redis in which they are, and nowhere else.
+    pub(crate) cache_redis: Option<String>,
+    /// The Redis through which it talks to other gateways.
+    pub(crate) shared: Option<String>,
+    pub(crate) policy: Policy,
+    /// How often it looks after its workers itself.
+    pub(crate) probe_every: Duration,
+    /// Where it asks how they are.
+    pub(crate) health_path: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -43,6 +54,11 @@ impl Default for Setup {
             forwards_priority: false,
             api_key: None,
             cache: false,
+            cache_redis: None,
+            shared: None,
+            policy: Policy::RoundRobin,
+            probe_every: ScrapeConfig::default().probe_every,
+            health_path: None,
         }
     }
 }
@@ -65,16 +81,27 @@ impl Setup {
         let specs = workers.iter().map(|worker| {
             let mut spec = WorkerSpec::new(WorkerUrl::parse(&worker.url()).unwrap());
             spec.api_key = self.api_key.as_ref().map(fleet::Secret::new);
+            if let Some(path) = self.health_path {
+                spec.health_path = path.to_owned();
+            }
             spec
         });
         let mut config = PoolConfig::new(
             fleet::DEFAULT_POOL,
             FleetConfig {
                 workers: specs.collect(),
+                scrape: ScrapeConfig {
+                    probe_every: self.probe_every,
+                    ..ScrapeConfig::default()
+                },
                 ..FleetConfig::default()
             },
         );
-        config.policy = Policy::RoundRobin;
+        config.policy = self.policy;
+        let keys = replicas::Keys::new("known to both", "test");
+        if self.shared.is_some() {
+            config.shared_seed = Some(KeySeed(keys.seed(&config.name)));
+        }
         let pool = Arc::new(Pool::start(config, None).unwrap());
         let mut model = FleetModel::new(MODEL, Arc::clone(&pool));
         model.timeouts = self.timeouts;
@@ -83,10 +110,25 @@ impl Setup {
         let catalog = Catalog::new(vec![Arc::new(model)]);
         let mut gateway = Gateway::in_front_of(catalog, self.tenants);
         if self.cache {
-            let cache = Cache::new(&Secret::random(), &Stores::default()).unwrap();
+            let stores = match self.cache_redis {
+                None => Stores::default(),
+                redis => Stores {
+                    memory_bytes: 0,
+                    redis,
+                },
+            };
+            let cache = Cache::new(&Secret::random(), &stores).unwrap();
             gateway = gateway.with_cache(Arc::new(cache), Prices::default());
         }
         let gateway = Arc::new(gateway);
+        if let Some(redis) = self.shared {
+            let sharing = replicas::Config {
+                redis,
+                group: "test".to_owned(),
+                keys,
+            };
+            gateway.share(sharing).unwrap();
+        }
         let server = Server::bind(
             ServerConfig {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -104,10 +146,12 @@ impl Setup {
             stop,
             pool,
         };
-        eventually("all workers were heard of", || {
-            running.healthy() == workers.len()
-        })
-        .await;
+        if self.health_path.is_none() {
+            eventually("all workers were heard of", || {
+                running.healthy() == workers.len()
+            })
+            .await;
+        }
         running
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +19,10 @@ pub(crate) enum Deed {
     Answer(u16, &'static str, String),
     /// Streams these events, then does something.
     Stream(Vec<String>, Then),
+    /// Streams these events with a pause before each.
+    Slowly(Vec<String>, Duration),
+    /// Says what the last message says.
+    Echo,
     /// Takes the request and never says anything.
     Wedge,
     /// Hangs up without an answer.
@@ -162,6 +167,7 @@ async fn serve(mut stream: TcpStream, books: Arc<Books>) {
         }
         books.open.fetch_add(1, Ordering::SeqCst);
         let _open = Open(&books);
+        let body = seen.body.clone();
         books.seen.lock().unwrap().push(seen);
         let deed = books.deeds.lock().unwrap().pop_front();
         let deed = deed.unwrap_or_else(|| books.otherwise.lock().unwrap().clone().unwrap());
@@ -170,6 +176,18 @@ async fn serve(mut stream: TcpStream, books: Arc<Books>) {
                 answer(&mut stream, status, headers, &body).await.is_ok()
             }
             Deed::Stream(events, then) => tell(&mut stream, &events, then, &books).await,
+            Deed::Slowly(events, pause) => tell_slowly(&mut stream, &events, pause).await,
+            Deed::Echo => {
+                let said = serde_json::json!({
+                    "id": "x", "object": "chat.completion", "created": 7, "model": "m",
+                    "choices": [{"index": 0, "finish_reason": "stop",
+                                 "message": {"role": "assistant", "content": last_message(&body)}}],
+                    "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+                });
+                answer(&mut stream, 200, "", &said.to_string())
+                    .await
+                    .is_ok()
+            }
             Deed::Wedge => {
                 until_left(&mut stream).await;
                 false
@@ -232,6 +250,28 @@ async fn tell(stream: &mut TcpStream, events: &[String], then: Then, books: &Boo
             false
         }
     }
+}
+
+async fn tell_slowly(stream: &mut TcpStream, events: &[String], pause: Duration) -> bool {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
+    if stream.write_all(head.as_bytes()).await.is_err() {
+        return false;
+    }
+    for event in events {
+        // This *is* the passing of time under test: a worker that takes so long.
+        tokio::time::sleep(pause).await;
+        let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+        if stream.write_all(chunk.as_bytes()).await.is_err() {
+            return false;
+        }
+    }
+    stream.write_all(b"0\r\n\r\n").await.is_ok()
+}
+
+fn last_message(body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap();
+    let last = body["messages"].as_array().unwrap().last().unwrap().clone();
+    last["content"].as_str().unwrap().to_owned()
 }
 
 /// Waits until the other side hangs up.
