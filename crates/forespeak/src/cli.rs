@@ -86,7 +86,9 @@ const ENGINE_EXAMPLES: &str = "Examples:
   forespeak engine --model model.gguf --listen 0.0.0.0:8000
       a worker; a gateway finds its load in /metrics
   forespeak engine --model model.gguf --kv-events-endpoint tcp://0.0.0.0:5557
-      and tells which prefixes it holds, in vLLM's encoding";
+      and tells which prefixes it holds, in vLLM's encoding
+  forespeak engine --model model.gguf --kv-store memory:4GiB --kv-store redis://10.0.0.9:6379?size=8GiB
+      and loads prefixes that it, or another worker, has computed before";
 
 const BENCH_EXAMPLES: &str = "Examples:
   forespeak bench --requests 500 --concurrency 16
@@ -279,6 +281,21 @@ pub(crate) struct EngineOptions {
     /// Forget prefixes instead of sharing them between requests
     #[arg(long, env = "FORESPEAK_NO_PREFIX_CACHING")]
     pub(crate) no_prefix_caching: bool,
+    /// Where KV blocks go that do not fit into that memory, or that other instances may want; may be repeated.
+    ///
+    /// memory:4GiB keeps evicted blocks in this process, disk:PATH on this machine, for a restart too. dir:PATH (a
+    /// folder that instances share) and redis://host:6379 get every block as soon as it is computed, so that an
+    /// instance that never saw a prompt loads it instead of computing it. Each takes ?size=20GiB as its bound
+    /// [10GiB for folders, 1GiB for Redis]. Loading is chosen where it measures faster than computing; a lost or
+    /// damaged block costs time, never another text. Instances share blocks only with the same weights, quantisation,
+    /// KV type and CPU instructions, and with the same FORESPEAK_KV_STORE_SECRET, if it is set
+    #[arg(
+        long,
+        value_name = "WHERE",
+        value_delimiter = ' ',
+        env = "FORESPEAK_KV_STORE"
+    )]
+    pub(crate) kv_store: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]

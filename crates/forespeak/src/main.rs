@@ -6,6 +6,8 @@ mod bundled;
 mod cli;
 mod commands;
 #[cfg(feature = "engine")]
+mod kv_store;
+#[cfg(feature = "engine")]
 mod load;
 mod logging;
 #[cfg(feature = "engine")]

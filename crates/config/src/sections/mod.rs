@@ -15,7 +15,9 @@ pub use admin::Admin;
 pub use cache::{Cache, CacheMode, CacheRules, CachedRoute, Prices};
 pub use limits::Limits;
 pub use model::{EngineModel, Model};
-pub use pool::{Admission, Dns, Events, Health, Hook, Patience, Pool, Recycling, Timeouts, Worker};
+pub use pool::{
+    Admission, Dns, Events, Health, Hook, Loadable, Patience, Pool, Recycling, Timeouts, Worker,
+};
 pub use server::Server;
 pub use tenant::{Key, Priority, Tenant};
 

@@ -11,12 +11,18 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{Client, TlsMode};
 
 /// Where Redis is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub enum Address {
+    /// One server.
     Server(String),
+    /// A cluster, by some of its nodes.
     Cluster(Vec<String>),
+    /// The master that sentinels know.
     Sentinel {
+        /// The sentinels.
         nodes: Vec<String>,
+        /// What they call it.
         service: String,
         /// The address of a master but for its host.
         master: String,
@@ -43,7 +49,11 @@ pub enum AddressError {
 }
 
 impl Address {
-    pub(super) fn parse(text: &str) -> Result<Self, AddressError> {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// If it is none that we can use.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
         let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
         let address = match scheme {
             "redis" | "rediss" | "unix" => Self::Server(text.to_owned()),

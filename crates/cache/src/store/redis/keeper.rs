@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use redis::cluster::ClusterClient;
-use redis::{AsyncConnectionConfig, Client, Msg, RedisError, RedisResult};
+use redis::{Msg, RedisResult};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::address::{Address, ask_sentinels};
-use super::{EPOCHS_CHANNEL, EPOCHS_KEY, GET_BUDGET, Link, PUT_BUDGET, Shared, raise_command};
+use super::address::Address;
+use super::link::{self, CONNECT_BUDGET, Link};
+use super::{EPOCHS_CHANNEL, EPOCHS_KEY, GET_BUDGET, Shared, raise_command};
 
 /// How often it asks. Invalidations that were missed are heard of within this time.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
@@ -25,12 +25,6 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 
 /// The first and the longest pause between two attempts to connect.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// The longest that one attempt may take.
-const CONNECT_BUDGET: Duration = Duration::from_secs(2);
-
-/// Commands that may wait for the connection.
-const PIPELINE: usize = 1024;
 
 pub(super) async fn keep(shared: Arc<Shared>) {
     let mut pause = RETRY.0;
@@ -63,49 +57,10 @@ pub(super) async fn keep(shared: Arc<Shared>) {
 
 /// A connection for questions and one that listens.
 async fn connect(address: &Address) -> RedisResult<(Link, impl Stream<Item = Msg> + use<>)> {
-    let (link, client) = match address {
-        Address::Server(url) => server(Client::open(url.as_str())?).await?,
-        Address::Sentinel {
-            nodes,
-            service,
-            master,
-        } => server(ask_sentinels(nodes, service, master).await?).await?,
-        Address::Cluster(nodes) => {
-            let cluster = ClusterClient::builder(nodes.iter().map(String::as_str))
-                .connection_timeout(CONNECT_BUDGET)
-                .response_timeout(PUT_BUDGET)
-                .build()?;
-            let link = Link::Cluster(cluster.get_async_connection().await?);
-            // Any node passes on what is published.
-            (link, any_node(nodes).await?)
-        }
-    };
+    let (link, client) = link::open(address).await?;
     let mut listener = client.get_async_pubsub().await?;
     listener.subscribe(EPOCHS_CHANNEL).await?;
     Ok((link, listener.into_on_message()))
-}
-
-async fn server(client: Client) -> RedisResult<(Link, Client)> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_BUDGET))
-        .set_response_timeout(Some(PUT_BUDGET))
-        .set_pipeline_buffer_size(PIPELINE);
-    let link = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await?;
-    Ok((Link::Server(link), client))
-}
-
-async fn any_node(nodes: &[String]) -> RedisResult<Client> {
-    let mut last: Option<RedisError> = None;
-    for node in nodes {
-        let client = Client::open(node.as_str())?;
-        match client.get_multiplexed_async_connection().await {
-            Ok(_) => return Ok(client),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| std::io::Error::other("no node answers").into()))
 }
 
 /// Uses a connection until it is no good. Why it is not.

@@ -5,8 +5,9 @@
 //! it is back, and hearing of invalidations is the work of one task, the keeper.
 
 mod address;
-mod breaker;
+pub(crate) mod breaker;
 mod keeper;
+mod link;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use redis::{Cmd, FromRedisValue, RedisResult};
+use redis::{Cmd, FromRedisValue};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -22,9 +23,9 @@ use tokio::time::timeout;
 use super::{Epochs, Store};
 use crate::counts::{Counts, Operation, StoreOutcome};
 use crate::fingerprint::Fingerprint;
-use address::Address;
-pub use address::AddressError;
+pub use address::{Address, AddressError};
 use breaker::Breaker;
+pub use link::Link;
 
 /// The most that a lookup may add to a request.
 pub const GET_BUDGET: Duration = Duration::from_millis(20);
@@ -43,23 +44,6 @@ const EPOCHS_KEY: &str = "forespeak:cache:1:epochs";
 
 /// The channel on which invalidations are told.
 const EPOCHS_CHANNEL: &str = "forespeak:cache:1:invalidated";
-
-/// A connection that stands.
-#[derive(Clone)]
-enum Link {
-    Server(redis::aio::MultiplexedConnection),
-    Cluster(redis::cluster_async::ClusterConnection),
-}
-
-impl Link {
-    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        // Connections are handles: cloning one opens nothing.
-        match self {
-            Self::Server(link) => command.query_async(&mut link.clone()).await,
-            Self::Cluster(link) => command.query_async(&mut link.clone()).await,
-        }
-    }
-}
 
 /// What the store and its keeper share.
 struct Shared {
