@@ -297,6 +297,26 @@ fn a_store_that_does_not_answer_delays_a_prompt_and_nobody_else() {
     }
 }
 
+#[test]
+fn equal_prompts_that_come_together_are_loaded_once() {
+    let store = Hostile::kind(Tier::Shared);
+    let one = engine(&small(), std::slice::from_ref(&store));
+    let prompt = Random(9).tokens(200);
+    let first = ask(&one, &prompt, None);
+    until("nothing was shared", || one.metrics().stored_blocks() >= 12);
+    let mut slow = Hostile::new(Tier::Shared, 1);
+    slow.blocks = Mutex::new(store.blocks.lock().unwrap().clone());
+    slow.delays = 1;
+    let two = engine(&small(), &[Arc::new(slow)]);
+    let mut open: Vec<_> = (0..6)
+        .map(|_| two.submit(request(prompt.clone(), greedy(8))).unwrap())
+        .collect();
+    for generation in &mut open {
+        assert_eq!(Answer::read(generation).ids(), first.ids());
+    }
+    assert_eq!(two.metrics().loaded_blocks(), 12);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -41,6 +41,54 @@ pub(crate) enum Command {
     /// Load for a server, and what came of it
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<bench::Options>),
+    /// Print how to start other servers, so that a gateway can make the most of them
+    Render {
+        #[command(subcommand)]
+        target: RenderTarget,
+    },
+}
+
+/// What to start.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RenderTarget {
+    /// A vLLM server that tells what its caches hold, and keeps KV blocks beyond its GPU
+    #[command(after_help = RENDER_VLLM_EXAMPLES)]
+    Vllm(RenderVllmOptions),
+}
+
+const RENDER_VLLM_EXAMPLES: &str = "Examples:
+  forespeak render vllm --model meta-llama/Llama-3.1-8B-Instruct
+      prefix caching and KV events; the gateway listens with --worker-kv-events tcp://{host}:5557
+  forespeak render vllm --model M --kv-store memory:64GiB --kv-store dir:/mnt/kv
+      and vLLM's own offloading: to host memory, from there to a folder that servers share
+  forespeak render vllm --model M --kv-store lmcache://10.0.0.9:5555
+      and LMCache's server; mooncake:/etc/mooncake.json is a Mooncake store
+  forespeak render vllm --model M --kv-store memory:64GiB --json
+      the same for manifests: {\"command\": [...], \"env\": {...}}
+
+Flags are those of vLLM 0.32.";
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RenderVllmOptions {
+    /// The model, as vLLM calls it
+    #[arg(long, value_name = "MODEL", default_value = "MODEL")]
+    pub(crate) model: String,
+    /// Where KV blocks go beyond the GPU: memory:20GiB, with dir:PATH a folder behind it, or lmcache://host:5555, or
+    /// mooncake:CONFIG.json; may be repeated [default: nowhere]
+    #[arg(long, value_name = "WHERE", value_delimiter = ' ')]
+    pub(crate) kv_store: Vec<String>,
+    /// Where it publishes what its caches hold
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://*:5557")]
+    pub(crate) kv_events_endpoint: String,
+    /// Where it answers listeners that missed some
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://*:5558")]
+    pub(crate) kv_events_replay_endpoint: String,
+    /// Publish nothing; the gateway then goes by what it sent there
+    #[arg(long)]
+    pub(crate) no_kv_events: bool,
+    /// Print JSON instead of a shell command
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const SERVE_EXAMPLES: &str = "Examples:

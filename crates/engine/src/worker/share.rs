@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use model::BLOCK_TOKENS;
 
 use super::Worker;
-use crate::blocks::KvEvent;
+use crate::blocks::{BlockHash, KvEvent};
 use crate::metrics::Rejection;
 use crate::scheduler::SeqId;
 use crate::store::{Ask, Clerk, Loaded, Mean, Moved};
@@ -27,8 +27,17 @@ pub(super) struct Share {
     clerk: Clerk,
     /// What a prompt token takes.
     token: Mean,
-    /// Who waits, until when.
-    waiting: HashMap<SeqId, Instant>,
+    waiting: HashMap<SeqId, Waiting>,
+}
+
+/// A sequence that waits for blocks.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    /// The first block that it lacks.
+    first: BlockHash,
+    /// Whether it asked for it itself, or waits for what another one gets that lacks the same.
+    asked: bool,
+    deadline: Instant,
 }
 
 impl Share {
@@ -58,8 +67,22 @@ impl Worker {
         if names.len() < FEWEST_BLOCKS {
             return;
         }
+        let Some(&first) = names.first() else {
+            return;
+        };
         let compute = share.token.of(names.len() * BLOCK_TOKENS);
         let deadline = Instant::now() + compute.map_or(WAIT.1, |time| time.clamp(WAIT.0, WAIT.1));
+        let mut asking = share.waiting.values().filter(|other| other.asked);
+        if asking.any(|other| other.first == first) {
+            let waiting = Waiting {
+                first,
+                asked: false,
+                deadline,
+            };
+            share.waiting.insert(id, waiting);
+            self.scheduler.set_aside(id);
+            return;
+        }
         let ask = Ask {
             id,
             from,
@@ -68,7 +91,12 @@ impl Worker {
             deadline,
         };
         if share.clerk.ask(ask) {
-            share.waiting.insert(id, deadline);
+            let waiting = Waiting {
+                first,
+                asked: true,
+                deadline,
+            };
+            share.waiting.insert(id, waiting);
             self.scheduler.set_aside(id);
         }
     }
@@ -76,7 +104,7 @@ impl Worker {
     /// Until when somebody waits, if nobody can run.
     pub(super) fn stalled_until(&self) -> Option<Instant> {
         let waiting = &self.share.as_ref()?.waiting;
-        let first = waiting.values().min().copied();
+        let first = waiting.values().map(|one| one.deadline).min();
         first.filter(|_| self.scheduler.is_stalled())
     }
 
@@ -90,18 +118,42 @@ impl Worker {
         }
         let now = Instant::now();
         let scheduler = &mut self.scheduler;
-        share.waiting.retain(|id, deadline| {
-            if *deadline <= now {
+        share.waiting.retain(|id, waiting| {
+            if waiting.deadline <= now {
                 scheduler.bring_back(*id);
             }
-            *deadline > now
+            waiting.deadline > now
         });
     }
 
     /// The sequence is gone: nobody waits for its blocks.
     pub(super) fn stop_waiting(&mut self, id: SeqId) {
-        if let Some(share) = &mut self.share {
-            share.waiting.remove(&id);
+        let Some(share) = &mut self.share else {
+            return;
+        };
+        if let Some(gone) = share.waiting.remove(&id) {
+            self.look_again(gone, true);
+        }
+    }
+
+    /// Those who waited for what another one gets go on, or ask for what they still lack if there is hope for it.
+    fn look_again(&mut self, done: Waiting, hope: bool) {
+        let Some(share) = &mut self.share else {
+            return;
+        };
+        let others = share.waiting.iter();
+        let others = others.filter(|(_, other)| done.asked && !other.asked);
+        let others = others.filter(|(_, other)| other.first == done.first);
+        let mut others: Vec<SeqId> = others.map(|(id, _)| *id).collect();
+        others.sort_unstable();
+        for id in others {
+            if let Some(share) = &mut self.share {
+                share.waiting.remove(&id);
+            }
+            self.scheduler.bring_back(id);
+            if hope {
+                self.ask_store(id);
+            }
         }
     }
 
@@ -111,13 +163,14 @@ impl Worker {
             return;
         };
         let metrics = self.metrics.store();
-        if share.waiting.remove(&loaded.id).is_none() {
+        let Some(waiting) = share.waiting.remove(&loaded.id) else {
             metrics.rejected(Rejection::Late, loaded.blocks.len());
             return;
-        }
+        };
         let names = loaded.names.get(..loaded.blocks.len());
         let names = names.filter(|names| !names.is_empty());
         let shelf = names.and_then(|n| self.scheduler.make_room(loaded.id, loaded.from, n));
+        let mut found = false;
         if let Some(shelf) = shelf {
             let began = Instant::now();
             // Room was made by evicting others, whose contents are still there.
@@ -131,6 +184,7 @@ impl Worker {
                 }
                 filled += 1;
             }
+            found = filled > 0;
             let metrics = self.metrics.store();
             metrics.rejected(Rejection::NoRoom, wanted.len() - filled);
             self.scheduler.shelve(shelf, filled);
@@ -143,6 +197,7 @@ impl Worker {
             }
         }
         self.scheduler.bring_back(loaded.id);
+        self.look_again(waiting, found);
     }
 
     /// Tells listeners what can be loaded, and what no longer.

@@ -16,7 +16,7 @@ use crate::keys::BlockKey;
 const ENGINE_BLOCK_BYTES: usize = 5 * size_of::<(u64, EngineBlock)>() / 2;
 
 /// The same for a loadable block's key.
-const LOADABLE_BYTES: usize = 5 * size_of::<(u64, u8)>() / 2;
+pub(super) const LOADABLE_BYTES: usize = 5 * size_of::<(u64, u8)>() / 2;
 
 /// Where the knowledge about a worker's cache comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +38,13 @@ pub(super) struct EngineBlock {
     pub(super) media: u8,
 }
 
+/// What a block's coming changes in what is shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shift {
+    pub(super) gained: Option<u64>,
+    pub(super) lost: Option<u64>,
+}
+
 /// Order of forgetting: the longest unused first, and of one prompt its tail before its head.
 pub(super) type Age = (u64, Reverse<u32>, RunId);
 
@@ -54,6 +61,8 @@ pub(super) struct Books {
     departed: VecDeque<u64>,
     /// Names in `engine` of blocks that are nowhere.
     nowhere: usize,
+    /// Whether it ever put blocks into a store that others use, too.
+    pub(super) shares: bool,
     /// Our blocks per block of the engine.
     pub(super) span: u32,
     pub(super) orphans: u64,
@@ -72,6 +81,7 @@ impl Books {
             loadable: HashedMap::default(),
             departed: VecDeque::new(),
             nowhere: 0,
+            shares: false,
             span: 1,
             orphans: 0,
             unknown_removals: 0,
@@ -91,19 +101,26 @@ impl Books {
         self.engine.len() - self.nowhere
     }
 
-    /// A block is there, too.
-    pub(super) fn put(&mut self, hash: u64, block: EngineBlock, medium: Medium) {
+    /// A block is there, too. Tells what that changes in what is shared.
+    pub(super) fn put(&mut self, hash: u64, block: EngineBlock, medium: Medium) -> Shift {
+        let mut shift = Shift::default();
         let before = self.engine.get(&hash).copied();
         self.nowhere -= usize::from(before.is_some_and(|before| before.media == 0));
         if let Some(other) = before.filter(|before| before.key != block.key) {
-            self.loadable.remove(&other.key.0);
+            let media = self.loadable.remove(&other.key.0).unwrap_or(0);
+            shift.lost = (media & Medium::Shared.bit() != 0).then_some(other.key.0);
         }
         let before = before.filter(|before| before.key == block.key);
         let media = before.map_or(0, |before| before.media) | medium.bit();
         self.engine.insert(hash, EngineBlock { media, ..block });
         if medium != Medium::Resident {
-            *self.loadable.entry(block.key.0).or_default() |= medium.bit();
+            let media = self.loadable.entry(block.key.0).or_default();
+            let is_new = *media & medium.bit() == 0;
+            *media |= medium.bit();
+            self.shares |= medium == Medium::Shared;
+            shift.gained = (is_new && medium == Medium::Shared).then_some(block.key.0);
         }
+        shift
     }
 
     /// A block is no longer there; `None` if it never was.
@@ -142,12 +159,16 @@ impl Books {
         }
     }
 
-    /// Forgets all names, and with them what can be loaded.
-    pub(super) fn forget_names(&mut self) {
+    /// Forgets all names, and with them what can be loaded. Keys of what it shared.
+    pub(super) fn forget_names(&mut self) -> Vec<u64> {
+        let media = self.loadable.iter();
+        let shared = media.filter(|(_, media)| *media & Medium::Shared.bit() != 0);
+        let shared = shared.map(|(key, _)| *key).collect();
         self.engine = HashedMap::default();
         self.loadable = HashedMap::default();
         self.departed = VecDeque::new();
         self.nowhere = 0;
+        shared
     }
 
     /// How much of a holding may be counted on at this time.

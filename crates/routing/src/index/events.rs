@@ -91,6 +91,7 @@ impl PrefixIndex {
             return Ok(());
         }
         self.hold(worker, below, depth, &keys, Trust::Announced, now_ms);
+        let mut shifts = Vec::new();
         if let Some(books) = self.books_mut(worker) {
             for (place, hash) in (1u32..).zip(event.hashes) {
                 let Some(key) = keys.get((place * span) as usize - 1) else {
@@ -101,8 +102,11 @@ impl PrefixIndex {
                     depth: depth + place * span,
                     media: 0,
                 };
-                books.put(*hash, block, Medium::Resident);
+                shifts.push(books.put(*hash, block, Medium::Resident));
             }
+        }
+        for shift in shifts {
+            self.shift(shift);
         }
         self.forget_beyond_capacity(worker);
         self.forget_beyond_byte_cap();

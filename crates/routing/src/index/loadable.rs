@@ -9,6 +9,9 @@
 //! tokens nor parent nor salt. So a name stays known for a while after the worker dropped the block itself. What
 //! cannot be named is counted as an orphan, like any other event that cannot be placed.
 //!
+//! What lies in a store that workers share is credited to every worker that has put something there itself: whoever
+//! wrote a block, all of them can load it.
+//!
 //! A lookup walks the prompt from where the held blocks end until the first that is not loadable: it costs a table
 //! lookup for each block it credits, and one for a worker that has none.
 
@@ -16,7 +19,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::books::{Books, EngineBlock};
+use super::books::{Books, EngineBlock, Shift};
 use super::events::EngineHash;
 use super::{Matches, PrefixIndex, Stored};
 use crate::error::RoutingError;
@@ -123,6 +126,7 @@ impl PrefixIndex {
             });
         let mut tokens = event.tokens.chunks_exact(event.block_tokens.max(1));
         let mut orphans = 0;
+        let mut shifts = Vec::new();
         for hash in event.hashes {
             let named = chain.as_mut().and_then(|(span, depth, hasher)| {
                 let mut key: Option<BlockKey> = None;
@@ -138,11 +142,14 @@ impl PrefixIndex {
             });
             // What was announced with the blocks themselves is known better: it had the salt.
             match books.engine.get(hash).copied().or(named) {
-                Some(block) => books.put(*hash, block, event.medium),
+                Some(block) => shifts.push(books.put(*hash, block, event.medium)),
                 None => orphans += 1,
             }
         }
         books.orphans += orphans;
+        for shift in shifts {
+            self.shift(shift);
+        }
         self.forget_beyond_byte_cap();
         if orphans > 0 {
             return Err(RoutingError::Orphan);
@@ -152,10 +159,35 @@ impl PrefixIndex {
 
     /// Takes in that a worker can no longer load blocks from a tier.
     pub(super) fn unloadable(&mut self, worker: WorkerId, hashes: &[EngineHash], medium: Medium) {
+        let mut lost = Vec::new();
         if let Some(books) = self.books_mut(worker) {
             for hash in hashes {
-                if books.take(*hash, medium).is_none() {
-                    books.unknown_removals += 1;
+                match books.take(*hash, medium) {
+                    Some(block) => lost.push(block.key.0),
+                    None => books.unknown_removals += 1,
+                }
+            }
+        }
+        if medium == Medium::Shared {
+            self.unshare(&lost);
+        }
+    }
+
+    /// Takes over what changed in what is shared.
+    pub(super) fn shift(&mut self, shift: Shift) {
+        if let Some(key) = shift.gained {
+            *self.shared.entry(key).or_default() += 1;
+        }
+        self.unshare(shift.lost.as_slice());
+    }
+
+    /// One worker less shares these blocks.
+    pub(super) fn unshare(&mut self, keys: &[u64]) {
+        for key in keys {
+            if let Some(workers) = self.shared.get_mut(key) {
+                *workers -= 1;
+                if *workers == 0 {
+                    self.shared.remove(key);
                 }
             }
         }
@@ -164,33 +196,37 @@ impl PrefixIndex {
     /// Adds to what workers hold what they can load behind it.
     pub(super) fn credit_loadable(&self, keys: &[BlockKey], matches: &mut Matches) {
         for (id, books) in (0u16..).zip(&self.workers) {
-            let Some(books) = books.as_ref().filter(|books| !books.loadable.is_empty()) else {
+            let loads = |books: &&Books| !books.loadable.is_empty() || books.shares;
+            let Some(books) = books.as_ref().filter(loads) else {
                 continue;
             };
             let worker = WorkerId(id);
-            let credit = credit(books, keys, matches.blocks(worker), &self.worth);
+            let credit = self.credit(books, keys, matches.blocks(worker));
             if credit.blocks > 0 {
                 *matches.credit_mut(worker) = credit;
             }
         }
     }
-}
 
-fn credit(books: &Books, keys: &[BlockKey], held: u32, worth: &LoadableWorth) -> Credit {
-    let span = books.span.max(1);
-    let mut credit = Credit::default();
-    let mut reached = held;
-    let mut end = held - held % span + span;
-    while let Some(key) = keys.get(end as usize - 1) {
-        let media = books.loadable.get(&key.0).copied().unwrap_or(0);
-        let Some(thousandths) = worth.of(media) else {
-            break;
-        };
-        let blocks = end - reached;
-        credit.blocks += blocks;
-        credit.thousandths += blocks * thousandths;
-        reached = end;
-        end += span;
+    fn credit(&self, books: &Books, keys: &[BlockKey], held: u32) -> Credit {
+        let span = books.span.max(1);
+        let mut credit = Credit::default();
+        let mut reached = held;
+        let mut end = held - held % span + span;
+        while let Some(key) = keys.get(end as usize - 1) {
+            let mut media = books.loadable.get(&key.0).copied().unwrap_or(0);
+            if books.shares && self.shared.contains_key(&key.0) {
+                media |= Medium::Shared.bit();
+            }
+            let Some(thousandths) = self.worth.of(media) else {
+                break;
+            };
+            let blocks = end - reached;
+            credit.blocks += blocks;
+            credit.thousandths += blocks * thousandths;
+            reached = end;
+            end += span;
+        }
+        credit
     }
-    credit
 }

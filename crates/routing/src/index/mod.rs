@@ -50,9 +50,10 @@ pub use books::{Source, WorkerKnowledge};
 pub use events::{EngineHash, Stored};
 pub use loadable::{LoadableWorth, Medium};
 
+use crate::hash::HashedMap;
 use crate::keys::{BlockKey, DEFAULT_BLOCK_TOKENS, KeySeed};
 use crate::worker::WorkerId;
-use books::{Age, Books};
+use books::{Age, Books, LOADABLE_BYTES};
 use loadable::Credit;
 use tree::{Holding, RunId, Tree};
 
@@ -192,6 +193,8 @@ pub struct PrefixIndex {
     latest_ms: u64,
     forgotten_for_space: u64,
     worth: LoadableWorth,
+    /// Keys of blocks in a store that workers share, and how many of them put it there.
+    shared: HashedMap<u64, u16>,
 }
 
 impl PrefixIndex {
@@ -210,6 +213,7 @@ impl PrefixIndex {
             latest_ms: 0,
             forgotten_for_space: 0,
             worth: config.worth,
+            shared: HashedMap::default(),
         }
     }
 
@@ -316,6 +320,7 @@ impl PrefixIndex {
 
     fn bytes(&self) -> usize {
         self.tree.bytes()
+            + self.shared.len() * LOADABLE_BYTES
             + self
                 .workers
                 .iter()
@@ -457,7 +462,8 @@ impl PrefixIndex {
         while self.forget_oldest(worker, u64::MAX) {}
         if let Some(books) = self.books_mut(worker) {
             debug_assert_eq!(books.held_blocks, 0);
-            books.forget_names();
+            let shared = books.forget_names();
+            self.unshare(&shared);
         }
     }
 
@@ -499,7 +505,8 @@ impl PrefixIndex {
                         .max_by_key(|books| books.engine.len());
                     match books {
                         Some(books) if !books.engine.is_empty() => {
-                            books.forget_names();
+                            let shared = books.forget_names();
+                            self.unshare(&shared);
                         }
                         _ => return,
                     }

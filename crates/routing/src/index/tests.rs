@@ -479,6 +479,28 @@ fn the_word_of_a_tier_may_come_after_the_block_itself_went() {
 }
 
 #[test]
+fn what_is_shared_is_credited_to_all_who_share() {
+    let mut index = announced(None, &[1, 2], &[1, 2], Medium::Shared);
+    let other = WorkerId(1);
+    let prompt = keys(&[1, 2]);
+    assert_eq!(index.matches(&prompt, AT(1)).loadable(other), 0);
+    let own = Stored {
+        tokens: &[9],
+        block_tokens: 1,
+        ..by_name(&[3], Medium::Shared)
+    };
+    index.stored(other, own, AT(1)).unwrap();
+    assert_eq!(index.matches(&prompt, AT(1)).loadable(other), 2);
+    assert_eq!(index.matches(&prompt, AT(1)).loadable(W), 2);
+    index.removed(W, &[2], Medium::Shared, AT(2));
+    assert_eq!(index.matches(&prompt, AT(2)).loadable(other), 1);
+    index.remove_worker(W);
+    assert_eq!(index.matches(&prompt, AT(3)).loadable(other), 0);
+    index.remove_worker(other);
+    assert!(index.shared.is_empty());
+}
+
+#[test]
 fn a_block_never_seen_before_is_placed_by_its_tokens_or_counted() {
     let mut index = announced(None, &[1, 2], &[1, 2], Medium::Shared);
     assert_eq!(index.matches(&keys(&[1, 2, 3]), AT(1)).loadable(W), 2);
