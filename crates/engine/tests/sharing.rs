@@ -21,7 +21,7 @@ use model::{Batch, Logits};
 use proptest::prelude::*;
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
-const CASES: u64 = 150;
+const CASES: u64 = 80;
 
 /// A store that does what a store may do: lose, damage, delay.
 struct Hostile {
@@ -59,7 +59,7 @@ impl Hostile {
 
     fn maybe_delay(&self) {
         if self.chance(self.delays) {
-            let millis = self.random.lock().unwrap().range(0, 30);
+            let millis = self.random.lock().unwrap().range(0, 10);
             std::thread::sleep(Duration::from_millis(millis as u64));
         }
     }
@@ -367,7 +367,7 @@ fn every_answer_is_that_of_the_request_alone_whatever_the_store_does() {
     }
     println!("{loaded} blocks loaded, {flawed} flawed");
     // A fuzzer that stopped reaching the interesting states would pass for ever.
-    assert!(loaded > CASES * 4, "{loaded}");
+    assert!(loaded > CASES * 2, "{loaded}");
     assert!(flawed > CASES / 4, "{flawed}");
 }
 
@@ -383,10 +383,10 @@ fn case(seed: u64) -> (u64, u64) {
     };
     let mut tiers = Vec::new();
     for tier in Tier::ALL {
-        if random.one_in(2) || (tier == Tier::Shared && tiers.is_empty()) {
+        if random.one_in(2) || tier == Tier::Shared && (tiers.is_empty() || random.one_in(2)) {
             let mut store = Hostile::new(tier, random.next());
             store.loses = random.pick(&[0, 0, 5, 30]);
-            store.damages = random.pick(&[0, 0, 4, 20]);
+            store.damages = random.pick(&[0, 2, 4, 20]);
             store.delays = random.pick(&[0, 0, 0, 10]);
             tiers.push(Arc::new(store));
         }
@@ -394,15 +394,15 @@ fn case(seed: u64) -> (u64, u64) {
     let engines: Vec<Engine> = (0..2).map(|_| engine(&config, &tiers)).collect();
     let texts: Vec<Vec<u32>> = (0..2).map(|_| random.tokens(120)).collect();
     let mut open = Vec::new();
-    for _ in 0..random.range(4, 16) {
+    for _ in 0..random.range(6, 18) {
         let asked = any_request(random, &texts, config.longest_sequence());
         let engine = &engines[random.range(0, engines.len())];
+        if random.one_in(3) {
+            engine.reset_prefix_cache();
+        }
         let generation = engine.submit(asked.clone()).unwrap();
         if random.one_in(10) {
             continue;
-        }
-        if random.one_in(3) {
-            engine.reset_prefix_cache();
         }
         open.push((asked, generation));
         if random.one_in(2) {

@@ -75,7 +75,7 @@ pub(crate) struct RenderVllmOptions {
     pub(crate) model: String,
     /// Where KV blocks go beyond the GPU: memory:20GiB, with dir:PATH a folder behind it, or lmcache://host:5555, or
     /// mooncake:CONFIG.json; may be repeated [default: nowhere]
-    #[arg(long, value_name = "WHERE", value_delimiter = ' ')]
+    #[arg(long, value_name = "WHERE")]
     pub(crate) kv_store: Vec<String>,
     /// Where it publishes what its caches hold
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://*:5557")]
@@ -329,7 +329,8 @@ pub(crate) struct EngineOptions {
     /// Forget prefixes instead of sharing them between requests
     #[arg(long, env = "FORESPEAK_NO_PREFIX_CACHING")]
     pub(crate) no_prefix_caching: bool,
-    /// Where KV blocks go that do not fit into that memory, or that other instances may want; may be repeated.
+    /// Where KV blocks go that do not fit into that memory, or that other instances may want; may be repeated, or
+    /// separated by semicolons.
     ///
     /// memory:4GiB keeps evicted blocks in this process, disk:PATH on this machine, for a restart too. dir:PATH (a
     /// folder that instances share) and redis://host:6379 get every block as soon as it is computed, so that an
@@ -340,7 +341,7 @@ pub(crate) struct EngineOptions {
     #[arg(
         long,
         value_name = "WHERE",
-        value_delimiter = ' ',
+        value_delimiter = ';',
         env = "FORESPEAK_KV_STORE"
     )]
     pub(crate) kv_store: Vec<String>,

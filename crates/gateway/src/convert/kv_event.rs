@@ -64,3 +64,35 @@ fn medium(tier: Tier) -> Medium {
 fn as_integers(hashes: &[BlockHash]) -> Vec<u64> {
     hashes.iter().map(|hash| hash.as_u64()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_elsewhere_are_told_by_name_and_medium() {
+        for (tier, medium) in [
+            (Tier::Memory, Medium::Host),
+            (Tier::Disk, Medium::Storage),
+            (Tier::Shared, Medium::Shared),
+        ] {
+            let hashes = Vec::new();
+            let kept = kv_event(engine::KvEvent::Kept { hashes, tier });
+            let told = BlockStored {
+                medium,
+                ..BlockStored::default()
+            };
+            assert_eq!(kept, KvEvent::Stored(told));
+            let hashes = Vec::new();
+            let lost = kv_event(engine::KvEvent::Lost { hashes, tier });
+            let block_hashes = Vec::new();
+            assert_eq!(
+                lost,
+                KvEvent::Removed {
+                    block_hashes,
+                    medium
+                }
+            );
+        }
+    }
+}

@@ -217,7 +217,7 @@ mod tests {
   --enable-prefix-caching \
   --prefix-caching-hash-algo sha256_cbor \
   --enable-prompt-tokens-details \
-  --kv-events-config '{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","publisher":"zmq","replay_endpoint":"tcp://*:5558"}'
+  --kv-events-config '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}'
 "#;
         assert_eq!(rendered(&[]).unwrap().as_shell(), golden);
     }
@@ -228,7 +228,7 @@ mod tests {
   --enable-prefix-caching \
   --prefix-caching-hash-algo sha256_cbor \
   --enable-prompt-tokens-details \
-  --kv-transfer-config '{"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"cpu_bytes_to_use":21474836480,"secondary_tiers":[{"enable_kv_events":false,"locality":"REMOTE","root_dir":"/mnt/kv","type":"fs"}],"self_describing_kv_events":false,"spec_name":"TieringOffloadingSpec"},"kv_load_failure_policy":"recompute","kv_role":"kv_both"}'
+  --kv-transfer-config '{"kv_connector":"OffloadingConnector","kv_role":"kv_both","kv_load_failure_policy":"recompute","kv_connector_extra_config":{"cpu_bytes_to_use":21474836480,"self_describing_kv_events":false,"spec_name":"TieringOffloadingSpec","secondary_tiers":[{"type":"fs","root_dir":"/mnt/kv","enable_kv_events":false,"locality":"REMOTE"}]}}'
 "#;
         let arguments = [
             "--model",
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn connectors_from_elsewhere_are_named_with_where_they_are() {
         let lmcache = rendered(&["--no-kv-events", "--kv-store", "lmcache://10.0.0.9:5555"]);
-        let golden = r#"  --kv-transfer-config '{"kv_connector":"LMCacheMPConnector","kv_connector_extra_config":{"lmcache.mp.host":"tcp://10.0.0.9","lmcache.mp.port":5555},"kv_load_failure_policy":"recompute","kv_role":"kv_both"}'
+        let golden = r#"  --kv-transfer-config '{"kv_connector":"LMCacheMPConnector","kv_role":"kv_both","kv_load_failure_policy":"recompute","kv_connector_extra_config":{"lmcache.mp.host":"tcp://10.0.0.9","lmcache.mp.port":5555}}'
 "#;
         assert!(lmcache.unwrap().as_shell().ends_with(golden));
         let mooncake = rendered(&["--no-kv-events", "--kv-store", "mooncake:/etc/m c.json"]);
