@@ -33,5 +33,6 @@ pub use policy::{
 };
 pub use recording::Unfit;
 pub use secret::Secret;
+pub use store::redis::breaker::Breaker as RedisBreaker;
 pub use store::redis::{Address as RedisAddress, AddressError, GET_BUDGET, Link as RedisLink};
 pub use store::{DEFAULT_MEMORY_BYTES, Held, Scope};

@@ -43,8 +43,8 @@ pub use schema::schema;
 pub use secret::Secret;
 pub use sections::{
     Admin, Admission, Cache, CacheMode, CacheRules, CachedRoute, Config, Dns, EngineModel, Events,
-    Health, Hook, Key, Limits, Model, Patience, Pool, Prices, Priority, Recycling, Retries, Server,
-    Shared, Tenant, Timeouts, Worker,
+    Health, Hook, Key, Limits, Loadable, Model, Patience, Pool, Prices, Priority, Recycling,
+    Retries, Server, Shared, Tenant, Timeouts, Worker,
 };
 pub use time::Time;
 

@@ -31,6 +31,20 @@ impl Executor for CpuExecutor {
             .map_err(|error| ExecuteError(error.to_string()))
     }
 
+    fn block_bytes(&self) -> Option<usize> {
+        Some(self.cache.shape().block_bytes())
+    }
+
+    fn export(&self, block: u32, out: &mut Vec<u8>) {
+        self.cache.export(block, out);
+    }
+
+    fn import(&mut self, block: u32, bytes: &[u8]) -> Result<(), ExecuteError> {
+        self.cache
+            .import(block, bytes)
+            .map_err(|error| ExecuteError(error.to_string()))
+    }
+
     fn vocab_size(&self) -> usize {
         self.model.config().vocab_size
     }

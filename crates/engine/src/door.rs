@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::drafting::SpeculationConfig;
 use crate::request::{Request, Update};
 use crate::sampling::Grammar;
+use crate::store::{Loaded, Moved};
 
 /// Names a request inside the engine; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +26,10 @@ pub(crate) enum Message {
     ResetPrefixCache,
     /// Speculate in another way.
     Speculate(SpeculationConfig),
+    /// What the block store had for a prompt.
+    Loaded(Loaded),
+    /// What the block store keeps has changed.
+    Moved(Moved),
     /// Finish what is there, then end.
     Drain,
     /// End now.

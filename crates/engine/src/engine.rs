@@ -19,6 +19,7 @@ use crate::generation::Generation;
 use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::sampling::Grammars;
+use crate::store::{Clerk, Sharing};
 use crate::vocabulary::Vocabulary;
 use crate::worker::{Next, Worker};
 
@@ -47,7 +48,17 @@ impl Engine {
         executors: impl Into<Executors>,
         vocabulary: Arc<dyn Vocabulary>,
     ) -> Result<Self, StartError> {
-        let (mut engine, stepper) = Self::manual(config, executors, vocabulary)?;
+        Self::start_sharing(config, executors, vocabulary, None)
+    }
+
+    /// The same, with a store for blocks beyond the executor's memory.
+    pub fn start_sharing(
+        config: EngineConfig,
+        executors: impl Into<Executors>,
+        vocabulary: Arc<dyn Vocabulary>,
+        sharing: Option<Sharing>,
+    ) -> Result<Self, StartError> {
+        let (mut engine, stepper) = Self::manual_sharing(config, executors, vocabulary, sharing)?;
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || stepper.run())
@@ -62,6 +73,17 @@ impl Engine {
         config: EngineConfig,
         executors: impl Into<Executors>,
         vocabulary: Arc<dyn Vocabulary>,
+    ) -> Result<(Self, Stepper), StartError> {
+        Self::manual_sharing(config, executors, vocabulary, None)
+    }
+
+    /// The same, with a store for blocks beyond the executor's memory. Its threads are its own: when a load is
+    /// done is not for the caller to decide.
+    pub fn manual_sharing(
+        config: EngineConfig,
+        executors: impl Into<Executors>,
+        vocabulary: Arc<dyn Vocabulary>,
+        sharing: Option<Sharing>,
     ) -> Result<(Self, Stepper), StartError> {
         config.check()?;
         let executors = executors.into();
@@ -82,6 +104,14 @@ impl Engine {
             (Some(sender), Some(receiver))
         };
         let metrics = Arc::new(Metrics::new(&config));
+        let clerk = match (sharing, executors.target.block_bytes()) {
+            (Some(sharing), Some(bytes)) if config.enable_prefix_caching => {
+                let clerk = Clerk::start(sharing, bytes, metrics.store(), &door);
+                Some(clerk.map_err(StartError::Thread)?)
+            }
+            (Some(_), _) => return Err(StartError::NothingToShare),
+            (None, _) => None,
+        };
         let worker = Worker::new(
             &config,
             executors,
@@ -89,6 +119,7 @@ impl Engine {
             messages,
             Arc::clone(&metrics),
             events,
+            clerk,
         );
         let engine = Self {
             config,
@@ -253,13 +284,15 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Takes what was submitted and cancelled, and makes one step. `false` when there is nothing to do.
+    /// Takes what was submitted and cancelled, and makes one step, or waits for blocks if nobody can go on
+    /// without. `false` when there is nothing to do.
     pub fn step(&mut self) -> bool {
-        let work = self.worker.take_messages() == Next::Step;
-        if work {
-            self.worker.step();
+        match self.worker.take_messages() {
+            Next::Step => self.worker.step(),
+            Next::Wait(until) => self.worker.wait(until),
+            Next::Sleep | Next::End => return false,
         }
-        work
+        true
     }
 
     fn run(self) {

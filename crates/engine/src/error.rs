@@ -31,6 +31,12 @@ pub enum StartError {
         /// Scores in a row of logits.
         model: usize,
     },
+    /// A block store behind nothing.
+    #[error(
+        "a KV store needs the prefix cache, and an executor that gives its blocks away; leave \
+         --no-prefix-caching or the store out"
+    )]
+    NothingToShare,
     /// The operating system gave no thread.
     #[error("could not start the engine's thread: {0}")]
     Thread(std::io::Error),

@@ -14,6 +14,19 @@ pub trait Executor: Send {
     /// Number of scores in a row of logits.
     fn vocab_size(&self) -> usize;
 
+    /// Bytes of one block's keys and values; `None` if it cannot give them away.
+    fn block_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Appends a block's keys and values to `out`: as many bytes as [`Executor::block_bytes`] says.
+    fn export(&self, _block: u32, _out: &mut Vec<u8>) {}
+
+    /// Overwrites a block with what an executor of the same model exported.
+    fn import(&mut self, _block: u32, _bytes: &[u8]) -> Result<(), ExecuteError> {
+        Err(ExecuteError("blocks cannot be loaded here".to_owned()))
+    }
+
     /// Longest sequence that it can compute.
     fn context_length(&self) -> usize {
         usize::MAX

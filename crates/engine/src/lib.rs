@@ -31,7 +31,7 @@
 //!
 //! The folders follow the data: a request comes through [`door`](Engine::submit), the `scheduler` plans a
 //! step with the `blocks` that are there, `drafting` guesses ahead, the [`Executor`] computes it, `sampling`
-//! chooses tokens, `text` makes them readable; `worker` is the loop around it.
+//! chooses tokens, `text` makes them readable; `worker` is the loop around it. [`store`] keeps blocks beyond the executor's memory.
 
 mod blocks;
 mod config;
@@ -46,6 +46,7 @@ mod metrics;
 mod request;
 mod sampling;
 mod scheduler;
+pub mod store;
 mod text;
 mod vocabulary;
 mod worker;

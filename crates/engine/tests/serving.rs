@@ -339,6 +339,7 @@ fn kv_events_tell_what_can_be_reused() {
                     cleared = true;
                     stored.clear();
                 }
+                KvEvent::Kept { .. } | KvEvent::Lost { .. } => unreachable!("there is no store"),
             }
         }
     }

@@ -41,6 +41,54 @@ pub(crate) enum Command {
     /// Load for a server, and what came of it
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<bench::Options>),
+    /// Print how to start other servers, so that a gateway can make the most of them
+    Render {
+        #[command(subcommand)]
+        target: RenderTarget,
+    },
+}
+
+/// What to start.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RenderTarget {
+    /// A vLLM server that tells what its caches hold, and keeps KV blocks beyond its GPU
+    #[command(after_help = RENDER_VLLM_EXAMPLES)]
+    Vllm(RenderVllmOptions),
+}
+
+const RENDER_VLLM_EXAMPLES: &str = "Examples:
+  forespeak render vllm --model meta-llama/Llama-3.1-8B-Instruct
+      prefix caching and KV events; the gateway listens with --worker-kv-events tcp://{host}:5557
+  forespeak render vllm --model M --kv-store memory:64GiB --kv-store dir:/mnt/kv
+      and vLLM's own offloading: to host memory, from there to a folder that servers share
+  forespeak render vllm --model M --kv-store lmcache://10.0.0.9:5555
+      and LMCache's server; mooncake:/etc/mooncake.json is a Mooncake store
+  forespeak render vllm --model M --kv-store memory:64GiB --json
+      the same for manifests: {\"command\": [...], \"env\": {...}}
+
+Flags are those of vLLM 0.32.";
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RenderVllmOptions {
+    /// The model, as vLLM calls it
+    #[arg(long, value_name = "MODEL", default_value = "MODEL")]
+    pub(crate) model: String,
+    /// Where KV blocks go beyond the GPU: memory:20GiB, with dir:PATH a folder behind it, or lmcache://host:5555, or
+    /// mooncake:CONFIG.json; may be repeated [default: nowhere]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) kv_store: Vec<String>,
+    /// Where it publishes what its caches hold
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://*:5557")]
+    pub(crate) kv_events_endpoint: String,
+    /// Where it answers listeners that missed some
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://*:5558")]
+    pub(crate) kv_events_replay_endpoint: String,
+    /// Publish nothing; the gateway then goes by what it sent there
+    #[arg(long)]
+    pub(crate) no_kv_events: bool,
+    /// Print JSON instead of a shell command
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const SERVE_EXAMPLES: &str = "Examples:
@@ -88,7 +136,9 @@ const ENGINE_EXAMPLES: &str = "Examples:
   forespeak engine --model model.gguf --listen 0.0.0.0:8000
       a worker; a gateway finds its load in /metrics
   forespeak engine --model model.gguf --kv-events-endpoint tcp://0.0.0.0:5557
-      and tells which prefixes it holds, in vLLM's encoding";
+      and tells which prefixes it holds, in vLLM's encoding
+  forespeak engine --model model.gguf --kv-store memory:4GiB --kv-store redis://10.0.0.9:6379?size=8GiB
+      and loads prefixes that it, or another worker, has computed before";
 
 const BENCH_EXAMPLES: &str = "Examples:
   forespeak bench --requests 500 --concurrency 16
@@ -298,6 +348,22 @@ pub(crate) struct EngineOptions {
     /// Forget prefixes instead of sharing them between requests
     #[arg(long, env = "FORESPEAK_NO_PREFIX_CACHING")]
     pub(crate) no_prefix_caching: bool,
+    /// Where KV blocks go that do not fit into that memory, or that other instances may want; may be repeated, or
+    /// separated by semicolons.
+    ///
+    /// memory:4GiB keeps evicted blocks in this process, disk:PATH on this machine, for a restart too. dir:PATH (a
+    /// folder that instances share) and redis://host:6379 get every block as soon as it is computed, so that an
+    /// instance that never saw a prompt loads it instead of computing it. Each takes ?size=20GiB as its bound
+    /// [10GiB for folders, 1GiB for Redis]. Loading is chosen where it measures faster than computing; a lost or
+    /// damaged block costs time, never another text. Instances share blocks only with the same weights, quantisation,
+    /// KV type and CPU instructions, and with the same FORESPEAK_KV_STORE_SECRET, if it is set
+    #[arg(
+        long,
+        value_name = "WHERE",
+        value_delimiter = ';',
+        env = "FORESPEAK_KV_STORE"
+    )]
+    pub(crate) kv_store: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,6 +6,8 @@ mod bundled;
 mod cli;
 mod commands;
 #[cfg(feature = "engine")]
+mod kv_store;
+#[cfg(feature = "engine")]
 mod load;
 mod logging;
 #[cfg(feature = "engine")]
@@ -35,7 +37,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let _log = logging::start(match &cli.command {
         Command::Serve(options) | Command::Engine(options) => options.log_format,
-        Command::Bench(_) | Command::Check(_) | Command::Explain(_) => LogFormat::default(),
+        Command::Bench(_) | Command::Check(_) | Command::Explain(_) | Command::Render { .. } => {
+            LogFormat::default()
+        }
     });
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,6 +56,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Engine(options) => commands::engine(options).map_err(|error| error.to_string()),
         Command::Check(options) => commands::check(&options).map_err(|error| error.to_string()),
         Command::Explain(options) => commands::explain(&options).map_err(|error| error.to_string()),
+        Command::Render { target } => commands::render(&target).map_err(|error| error.to_string()),
         Command::Bench(options) => commands::bench(&options).map_err(|error| error.to_string()),
     }
 }

@@ -28,6 +28,12 @@ impl Compute {
         self.tier
     }
 
+    /// What the bits of a result depend on besides the numbers: the instructions of most products, and of those with
+    /// bf16 weights.
+    pub fn instructions(&self) -> String {
+        format!("{}, bf16 {}", self.tier, self.tier.for_bf16())
+    }
+
     /// How many threads work, the caller's among them.
     pub fn threads(&self) -> usize {
         self.pool.threads()

@@ -37,9 +37,16 @@ pub struct RequestView<'a> {
 }
 
 impl RequestView<'_> {
-    /// Prompt tokens we count on being cached there. Never the whole prompt: its last token must be computed.
+    /// Prompt tokens whose computing we count on being saved there: those that it holds, and of those that it can load
+    /// what they are worth. Never the whole prompt: its last token must be computed.
     pub fn cached_tokens(&self, worker: &WorkerView) -> u64 {
-        let matched = u64::from(self.matches.blocks(worker.id)) * u64::from(self.block_tokens);
+        self.believed(
+            worker,
+            self.matches.worth(worker.id) * u64::from(self.block_tokens) / 1000,
+        )
+    }
+
+    fn believed(&self, worker: &WorkerView, matched: u64) -> u64 {
         let matched = matched.min(self.prompt_tokens.saturating_sub(1));
         (matched as f64 * worker.hit_trust.clamp(0.0, 1.0)) as u64
     }
@@ -49,8 +56,9 @@ impl RequestView<'_> {
         self.prompt_tokens - self.cached_tokens(worker)
     }
 
-    /// KV tokens the request takes beyond what is cached there.
+    /// KV tokens the request takes beyond what is cached there. What is loaded takes room like what is computed.
     pub fn kv_demand(&self, worker: &WorkerView) -> u64 {
-        self.uncached_tokens(worker) + self.expected_output_tokens
+        let held = u64::from(self.matches.blocks(worker.id)) * u64::from(self.block_tokens);
+        self.prompt_tokens - self.believed(worker, held) + self.expected_output_tokens
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use forespeak_routing::admission::{Demand, WorkerLedger};
 use forespeak_routing::calibration::Calibration;
-use forespeak_routing::index::{IndexConfig, PrefixIndex, Source, Stored};
+use forespeak_routing::index::{IndexConfig, Medium, PrefixIndex, Source, Stored};
 use forespeak_routing::keys::{KeySeed, Root, TokenChain};
 use forespeak_routing::{
     Draw, Matches, Policy, Priority, RequestView, RoutingError, WorkerId, WorkerView,
@@ -232,6 +232,7 @@ fn missing_events_are_told_and_not_silently_scored_as_zero() {
         hashes: &[2],
         tokens: &[0; 16],
         block_tokens: 16,
+        medium: Medium::Resident,
     };
     let now = Duration::from_secs(1);
     assert_eq!(

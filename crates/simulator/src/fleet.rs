@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use routing::admission::Demand;
-use routing::index::{IndexConfig, PrefixIndex, Source, Stored};
+use routing::index::{IndexConfig, Medium, PrefixIndex, Source, Stored};
 use routing::keys::{BlockKey, KeySeed, Root, TokenChain};
 use routing::{Draw, Policy, Priority, RequestView, WorkerId, WorkerView};
 
@@ -304,6 +304,7 @@ impl<'a> Fleet<'a> {
                         hashes,
                         tokens: blocks,
                         block_tokens: 1,
+                        medium: Medium::Resident,
                     };
                     let placed = self.index.stored(worker, event, self.now);
                     debug_assert!(
@@ -311,7 +312,10 @@ impl<'a> Fleet<'a> {
                         "a complete stream of events leaves no orphan: {placed:?}"
                     );
                 }
-                WorkerEvent::Removed { hashes } => self.index.removed(worker, hashes, self.now),
+                WorkerEvent::Removed { hashes } => {
+                    self.index
+                        .removed(worker, hashes, Medium::Resident, self.now);
+                }
                 _ => {}
             }
         }

@@ -17,7 +17,8 @@ pub use cache::{Cache, CacheMode, CacheRules, CachedRoute, Prices};
 pub use limits::Limits;
 pub use model::{EngineModel, Model};
 pub use pool::{
-    Admission, Dns, Events, Health, Hook, Patience, Pool, Recycling, Retries, Timeouts, Worker,
+    Admission, Dns, Events, Health, Hook, Loadable, Patience, Pool, Recycling, Retries, Timeouts,
+    Worker,
 };
 pub use server::Server;
 pub use shared::Shared;

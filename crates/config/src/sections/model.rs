@@ -55,4 +55,7 @@ impl Model {
 pub struct EngineModel {
     /// A GGUF file or a Hugging Face folder; the bundled model if left out.
     pub path: Option<PathBuf>,
+    /// Where KV blocks lie beyond the memory it computes from, near to far: `memory:4GiB`, `disk:PATH`, `dir:PATH` or
+    /// `redis://host:6379` to share them with other instances, each with `?size=` for its bound.
+    pub kv_store: Vec<String>,
 }

@@ -35,6 +35,8 @@ pub struct Pool {
     pub block_tokens: usize,
     /// The most bytes of the prefix index.
     pub index_bytes: usize,
+    /// What cached blocks are worth that a worker must load before it can use them.
+    pub loadable: Loadable,
     /// How long a worker that was removed may take to finish its requests.
     pub drain_timeout: Time,
     /// When a worker is out, back, stuck or warm.
@@ -65,12 +67,37 @@ impl Default for Pool {
             forwards_priority: false,
             block_tokens: routing::keys::DEFAULT_BLOCK_TOKENS,
             index_bytes: routing::index::DEFAULT_BYTE_CAP,
+            loadable: Loadable::default(),
             drain_timeout: registry.drain_at_most.into(),
             health: Health::default(),
             timeouts: Timeouts::default(),
             admission: Admission::default(),
             retries: Retries::default(),
             recycling: None,
+        }
+    }
+}
+
+/// What blocks are worth that a worker must load first (vLLM: `--kv-offloading-size`, a connector; here: `--kv-store`):
+/// the share of computing them that loading saves, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Loadable {
+    /// From the host's memory.
+    pub host: f64,
+    /// From a disk.
+    pub storage: f64,
+    /// From a store that workers share.
+    pub shared: f64,
+}
+
+impl Default for Loadable {
+    fn default() -> Self {
+        let worth = routing::index::LoadableWorth::default();
+        Self {
+            host: worth.host,
+            storage: worth.storage,
+            shared: worth.shared,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::hash::BlockHash;
+use crate::store::Tier;
 
 /// A change of the prefix cache, as vLLM's KV events describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,21 @@ pub enum KvEvent {
         /// Their hashes.
         hashes: Vec<BlockHash>,
     },
-    /// All blocks were forgotten.
+    /// These blocks can be loaded from elsewhere.
+    Kept {
+        /// Their hashes.
+        hashes: Vec<BlockHash>,
+        /// From where.
+        tier: Tier,
+    },
+    /// These blocks can no longer be loaded from there.
+    Lost {
+        /// Their hashes.
+        hashes: Vec<BlockHash>,
+        /// From where.
+        tier: Tier,
+    },
+    /// All blocks that the executor holds were forgotten.
     Cleared,
 }
 

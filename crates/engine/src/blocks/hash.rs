@@ -42,6 +42,16 @@ impl BlockHash {
         Self(u128::from_be_bytes(bytes))
     }
 
+    /// All of it, for names outside of the engine.
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// The other way round.
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
     /// The last eight bytes as a big-endian number: vLLM's way to name a block in an event.
     pub fn as_u64(self) -> u64 {
         self.0 as u64

@@ -31,6 +31,18 @@ pub(crate) struct BlockPool {
     caching: bool,
     /// `None` when nobody listens.
     events: Option<Vec<KvEvent>>,
+    /// `None` when there is no store behind the cache.
+    turnover: Option<Turnover>,
+}
+
+/// Blocks whose contents a store may want, with their names. Valid until the next step is executed: nothing
+/// is overwritten before.
+#[derive(Debug, Default)]
+pub(crate) struct Turnover {
+    /// They can be reused from now on.
+    pub(crate) named: Vec<(BlockHash, u32)>,
+    /// Their place was given to others.
+    pub(crate) evicted: Vec<(BlockHash, u32)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -58,7 +70,22 @@ impl BlockPool {
             cached: HashMap::new(),
             caching,
             events: events.then(Vec::new),
+            turnover: None,
         }
+    }
+
+    /// Remembers what comes and goes, for [`BlockPool::take_turnover`].
+    pub(crate) fn with_turnover(mut self) -> Self {
+        self.turnover = Some(Turnover::default());
+        self
+    }
+
+    /// What came and went since the last call.
+    pub(crate) fn take_turnover(&mut self) -> Turnover {
+        self.turnover
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Whether computed blocks are offered to others.
@@ -152,6 +179,9 @@ impl BlockPool {
             debug_assert!(self.blocks[block as usize].name.is_none());
             self.blocks[block as usize].name = Some(name);
             self.cached.insert(name, block);
+            if let Some(turnover) = &mut self.turnover {
+                turnover.named.push((name, block));
+            }
             run.end = index + 1;
         }
         self.tell_stored(run, chain, tokens);
@@ -198,10 +228,21 @@ impl BlockPool {
     fn forget(&mut self, block: u32) -> Option<BlockHash> {
         let name = self.blocks[block as usize].name.take()?;
         self.cached.remove(&name);
+        if let Some(turnover) = &mut self.turnover {
+            turnover.evicted.push((name, block));
+        }
         Some(name)
     }
 
-    fn tell(&mut self, event: KvEvent) {
+    /// Blocks named since the last call came out of the store.
+    pub(crate) fn forget_named(&mut self) {
+        if let Some(turnover) = &mut self.turnover {
+            turnover.named.clear();
+        }
+    }
+
+    /// Tells what happened to blocks elsewhere.
+    pub(crate) fn tell(&mut self, event: KvEvent) {
         if let Some(events) = &mut self.events {
             events.push(event);
         }

@@ -28,6 +28,13 @@ enum Step {
     Close {
         who: usize,
     },
+    /// Blocks of a text come out of the store, as far as there is room; the last few turn out to be bad.
+    Load {
+        text: u32,
+        salt: bool,
+        tokens: usize,
+        bad: usize,
+    },
     Clear,
 }
 
@@ -38,6 +45,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (any::<usize>(), 0..4usize).prop_map(|(who, blocks)| Step::Grow { who, blocks }),
         4 => any::<usize>().prop_map(|who| Step::Publish { who }),
         4 => any::<usize>().prop_map(|who| Step::Close { who }),
+        2 => (0..3u32, any::<bool>(), 1..100usize, 0..3usize)
+            .prop_map(|(text, salt, tokens, bad)| Step::Load { text, salt, tokens, bad }),
         1 => Just(Step::Clear),
     ]
 }
@@ -60,7 +69,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            pool: BlockPool::new(BLOCKS, true, true),
+            pool: BlockPool::new(BLOCKS, true, true).with_turnover(),
             sequences: Vec::new(),
             contents: HashMap::new(),
         }
@@ -74,6 +83,7 @@ impl World {
     }
 
     fn apply(&mut self, step: Step) {
+        let before = self.contents.clone();
         match step {
             Step::Open { text, salt, tokens } => self.open(text, salt, tokens),
             Step::Grow { who, blocks } => {
@@ -114,7 +124,24 @@ impl World {
                     self.pool.release(&mut sequence.table);
                 }
             }
+            Step::Load {
+                text,
+                salt,
+                tokens,
+                bad,
+            } => self.load(text, salt, tokens, bad),
             Step::Clear => self.pool.clear_cache(),
+        }
+        let turnover = self.pool.take_turnover();
+        for (name, block) in turnover.evicted {
+            assert_eq!(
+                before.get(&block),
+                Some(&name),
+                "other contents were offered"
+            );
+        }
+        for (name, block) in turnover.named {
+            assert_eq!(self.contents.get(&block), Some(&name));
         }
         self.check();
     }
@@ -146,6 +173,27 @@ impl World {
             chain,
             table,
         });
+    }
+
+    fn load(&mut self, text: u32, salt: bool, tokens: usize, bad: usize) {
+        let tokens: Vec<u32> = (0..tokens as u32).map(|i| text * 1000 + i).collect();
+        let mut chain = Chain::new(salt.then(|| "tenant".into()));
+        chain.extend(&tokens);
+        let mut table = BlockTable::default();
+        self.pool.take_cached(&mut table, chain.hashes());
+        let first = table.len();
+        let room = (chain.hashes().len() - first).min(self.pool.available());
+        assert!(self.pool.allocate(&mut table, room));
+        for block in &table.as_slice()[first..] {
+            self.contents.remove(block);
+        }
+        let good = first + room.saturating_sub(bad);
+        for i in first..good {
+            self.contents.insert(table.as_slice()[i], chain.hashes()[i]);
+        }
+        self.pool.publish(&table, first..good, &chain, &tokens);
+        assert!(self.pool.cached_prefix(chain.hashes()).blocks >= good);
+        self.pool.release(&mut table);
     }
 
     fn check(&self) {
@@ -196,6 +244,7 @@ fn replay(known: &mut HashSet<BlockHash>, events: Vec<KvEvent>) {
                 }
             }
             KvEvent::Cleared => known.clear(),
+            KvEvent::Kept { .. } | KvEvent::Lost { .. } => unreachable!("the pool knows no store"),
         }
     }
 }

@@ -4,6 +4,7 @@ mod bounds;
 mod names;
 mod observation;
 mod speculation;
+mod store;
 
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
@@ -24,6 +25,7 @@ use bounds::{DURATIONS, PREEMPTION_COUNTS, STEP_TOKENS, TOKEN_DURATIONS, one_two
 use names as n;
 pub(crate) use observation::{Life, Occupancy, Outcome};
 use speculation::SpeculationMetrics;
+pub(crate) use store::{Rejection, StoreMetrics};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type ConfigLabels = Vec<(&'static str, String)>;
@@ -61,6 +63,7 @@ pub struct Metrics {
     request_generation_tokens: Histogram,
     request_preemptions: Histogram,
     speculation: SpeculationMetrics,
+    store: StoreMetrics,
 }
 
 impl Metrics {
@@ -204,6 +207,7 @@ impl Metrics {
                 PREEMPTION_COUNTS,
             ),
             speculation: SpeculationMetrics::new(r),
+            store: StoreMetrics::new(r),
             registry,
         }
     }
@@ -248,6 +252,25 @@ impl Metrics {
     /// Tokens of these that were accepted.
     pub fn accepted_tokens(&self) -> u64 {
         self.speculation.accepted_tokens()
+    }
+
+    /// KV blocks that were stored beyond the executor's memory, in any tier.
+    pub fn stored_blocks(&self) -> u64 {
+        self.store.stored_blocks()
+    }
+
+    /// KV blocks that were loaded from there.
+    pub fn loaded_blocks(&self) -> u64 {
+        self.store.loaded_blocks()
+    }
+
+    /// KV blocks that were found there and were not what they should be.
+    pub fn flawed_blocks(&self) -> u64 {
+        self.store.flawed_blocks()
+    }
+
+    pub(crate) fn store(&self) -> &StoreMetrics {
+        &self.store
     }
 
     pub(crate) fn decided(&self, decision: &Decision) {

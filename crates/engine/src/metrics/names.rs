@@ -44,9 +44,22 @@ pub(super) const SPEC_DECISIONS: &str = "forespeak:speculation_decisions";
 /// Ours: vLLM does not say when a slow reader lost KV events.
 pub(super) const KV_EVENT_BATCHES_DROPPED: &str = "forespeak:kv_event_batches_dropped";
 
+/// Ours: blocks beyond the executor's memory.
+pub(super) const STORE_OFFERED: &str = "forespeak:kv_store_blocks_offered";
+pub(super) const STORE_STORED: &str = "forespeak:kv_store_blocks_stored";
+pub(super) const STORE_STORED_BYTES: &str = "forespeak:kv_store_stored_bytes";
+pub(super) const STORE_LOADED: &str = "forespeak:kv_store_blocks_loaded";
+pub(super) const STORE_LOADED_BYTES: &str = "forespeak:kv_store_loaded_bytes";
+pub(super) const STORE_LOOKUPS: &str = "forespeak:kv_store_lookups";
+pub(super) const STORE_REJECTED: &str = "forespeak:kv_store_blocks_rejected";
+pub(super) const STORE_LOAD_TIME: &str = "forespeak:kv_store_load_seconds";
+pub(super) const STORE_SAVED: &str = "forespeak:kv_store_saved_seconds";
+
 pub(super) const LABEL_MODEL: &str = "model_name";
 pub(super) const LABEL_ENGINE: &str = "engine";
 pub(super) const LABEL_REASON: &str = "reason";
 pub(super) const LABEL_SOURCE: &str = "source";
 pub(super) const LABEL_FINISHED_REASON: &str = "finished_reason";
+pub(super) const LABEL_TIER: &str = "tier";
+pub(super) const LABEL_OUTCOME: &str = "outcome";
 pub(super) const LABEL_POSITION: &str = "position";

@@ -16,6 +16,7 @@
 //! Admission leaves a free block for each running sequence, so that a preempted sequence does not come
 //! back only to be preempted in the next step.
 
+mod loading;
 mod plan;
 mod sequence;
 
@@ -47,6 +48,7 @@ pub(crate) struct Scheduler {
     running: BTreeSet<Rank>,
     waiting: BTreeSet<Rank>,
     held_back: usize,
+    loading: usize,
     next_id: u64,
 }
 
@@ -59,6 +61,7 @@ impl Scheduler {
             running: BTreeSet::new(),
             waiting: BTreeSet::new(),
             held_back: 0,
+            loading: 0,
             next_id: 0,
         }
     }
@@ -95,6 +98,7 @@ impl Scheduler {
         self.running.remove(&sequence.rank);
         self.waiting.remove(&sequence.rank);
         self.held_back -= usize::from(sequence.waits_for_leader);
+        self.loading -= usize::from(sequence.waits_for_blocks);
         self.pool.release(&mut sequence.table);
         self.let_go(&sequence.followers);
     }
@@ -181,9 +185,14 @@ impl Scheduler {
         self.waiting.len()
     }
 
-    /// Sequences that wait for another one to compute their prompt.
+    /// Sequences that wait for another one to compute their prompt, or for blocks to be loaded.
     pub(crate) fn held_back(&self) -> usize {
-        self.held_back
+        self.held_back + self.loading
+    }
+
+    /// Whether everybody who is here waits for blocks.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.loading > 0 && self.running.is_empty() && self.waiting.is_empty()
     }
 
     /// Whether there is nothing to do.

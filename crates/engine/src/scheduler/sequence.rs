@@ -53,6 +53,8 @@ pub(crate) struct Sequence {
     /// Cached tokens at the first admission.
     pub(super) cached: Option<usize>,
     pub(super) waits_for_leader: bool,
+    /// Out of the queue until its blocks were loaded, or nobody waits for them any more.
+    pub(super) waits_for_blocks: bool,
 }
 
 impl Sequence {
@@ -72,6 +74,7 @@ impl Sequence {
             followers: Vec::new(),
             cached: None,
             waits_for_leader: false,
+            waits_for_blocks: false,
         }
     }
 

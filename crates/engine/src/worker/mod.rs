@@ -8,6 +8,7 @@
 //! requests fail and it begins anew with empty blocks.
 
 mod live;
+mod share;
 mod speculate;
 mod step;
 
@@ -30,8 +31,10 @@ use crate::metrics::{Metrics, Occupancy, Outcome};
 use crate::request::Update;
 use crate::sampling::Scratch;
 use crate::scheduler::{Limits, NewSequence, Scheduler, SeqId};
+use crate::store::Clerk;
 use crate::vocabulary::Vocabulary;
 use live::LiveRequest;
+use share::Share;
 
 /// Prompt rows scored in one step. Each costs a row of logits: 64 of them are 40 MB for a vocabulary of
 /// 150,000.
@@ -47,6 +50,8 @@ pub(crate) struct Worker {
     events: Option<mpsc::Sender<KvEventBatch>>,
     scheduler: Scheduler,
     drafting: Drafting,
+    /// `None` without a block store.
+    share: Option<Share>,
     requests: HashMap<RequestKey, LiveRequest>,
     /// Whose choice a sequence is.
     owners: HashMap<SeqId, (RequestKey, usize)>,
@@ -71,6 +76,8 @@ pub(crate) enum Next {
     Step,
     /// There is none; wait at the door.
     Sleep,
+    /// Everybody waits for blocks; wait at the door until then.
+    Wait(Instant),
     /// It was told to end, or has drained.
     End,
 }
@@ -83,6 +90,7 @@ impl Worker {
         messages: Receiver<Message>,
         metrics: Arc<Metrics>,
         events: Option<mpsc::Sender<KvEventBatch>>,
+        clerk: Option<Clerk>,
     ) -> Self {
         Self {
             config: config.clone(),
@@ -90,7 +98,8 @@ impl Worker {
             vocabulary,
             messages,
             metrics,
-            scheduler: empty_scheduler(config),
+            scheduler: empty_scheduler(config, clerk.is_some()),
+            share: clerk.map(Share::new),
             drafting: Drafting::new(
                 config.speculation,
                 executors.draft,
@@ -112,6 +121,7 @@ impl Worker {
         loop {
             match self.take_messages() {
                 Next::Step => self.step(),
+                Next::Wait(until) => self.wait(until),
                 Next::Sleep => match self.messages.recv() {
                     Ok(message) => self.handle(message),
                     Err(_) => break,
@@ -136,12 +146,24 @@ impl Worker {
             return Next::End;
         }
         if !self.scheduler.is_idle() {
-            return Next::Step;
+            self.end_overdue();
+            return match self.stalled_until() {
+                Some(deadline) => Next::Wait(deadline),
+                None => Next::Step,
+            };
         }
         self.report();
         match self.ending {
             Ending::WhenDone | Ending::Now => Next::End,
             Ending::No => Next::Sleep,
+        }
+    }
+
+    /// Waits for a message, but not for long.
+    pub(crate) fn wait(&mut self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        if let Ok(message) = self.messages.recv_timeout(left) {
+            self.handle(message);
         }
     }
 
@@ -151,6 +173,8 @@ impl Worker {
             Message::Cancel(key) => self.end_request(key, Outcome::Abort),
             Message::ResetPrefixCache => self.scheduler.pool.clear_cache(),
             Message::Speculate(config) => self.drafting.configure(config),
+            Message::Loaded(loaded) => self.take_loaded(loaded),
+            Message::Moved(moved) => self.tell_moved(moved),
             Message::Drain => self.ending = self.ending.max(Ending::WhenDone),
             Message::Stop => self.ending = Ending::Now,
         }
@@ -181,8 +205,12 @@ impl Worker {
         for (index, &sequence) in sequences.iter().enumerate() {
             self.owners.insert(sequence, (key, index));
         }
+        let first = sequences.first().copied();
         let live = LiveRequest::new(submission, sequences, &self.vocabulary);
         self.requests.insert(key, live);
+        if let Some(first) = first {
+            self.ask_store(first);
+        }
     }
 
     fn fail(&mut self, key: RequestKey, error: &str) {
@@ -214,6 +242,7 @@ impl Worker {
             let answer = answer.unwrap_or_default();
             self.drafting.ended(id, sequence.chain.salt(), answer);
         }
+        self.stop_waiting(id);
         self.scheduler.remove(id);
         self.owners.remove(&id);
     }
@@ -229,7 +258,10 @@ impl Worker {
             error,
             "the engine's bookkeeping failed; all requests are lost"
         );
-        self.scheduler = empty_scheduler(&self.config);
+        self.scheduler = empty_scheduler(&self.config, self.share.is_some());
+        if let Some(share) = &mut self.share {
+            share.forget_all();
+        }
         self.scheduler.pool.clear_cache();
         self.drafting.begin_anew();
         self.owners.clear();
@@ -262,17 +294,22 @@ impl Worker {
     }
 }
 
-fn empty_scheduler(config: &EngineConfig) -> Scheduler {
+fn empty_scheduler(config: &EngineConfig, with_store: bool) -> Scheduler {
+    let pool = BlockPool::new(
+        config.num_blocks,
+        config.enable_prefix_caching,
+        config.kv_event_buffer > 0,
+    );
     Scheduler::new(
         Limits {
             sequences: config.max_num_seqs,
             rows: config.max_num_batched_tokens,
         },
-        BlockPool::new(
-            config.num_blocks,
-            config.enable_prefix_caching,
-            config.kv_event_buffer > 0,
-        ),
+        if with_store {
+            pool.with_turnover()
+        } else {
+            pool
+        },
     )
 }
 

@@ -33,15 +33,19 @@ impl Worker {
         let mut guesses = self.guess(&plan);
         let wanted = self.fill_batch(&plan, &guesses);
         self.metrics.stepped(self.batch.rows());
+        self.offer_turnover();
+        let executing = Instant::now();
         match self.execute() {
             Ok(()) => {
                 let now = Instant::now();
+                self.time_step(self.batch.rows(), now - executing);
                 let mut row = 0;
                 for (index, (work, wanted)) in plan.work.iter().zip(wanted).enumerate() {
                     self.settle(work, guesses.of_mut(index), row, now);
                     row += wanted;
                 }
                 self.learn(&plan, &guesses, began.elapsed());
+                self.offer_turnover();
             }
             Err(error) => {
                 tracing::error!(error, "a step failed");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forespeak_engine::{
-    Engine, EngineConfig, FinishReason, Generation, Priority, Request, Sampling, StopMatch, Token,
-    Update,
+    Engine, EngineConfig, FinishReason, Generation, Priority, Request, Sampling, SpeculationConfig,
+    StopMatch, Token, Update,
 };
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
@@ -142,4 +142,79 @@ impl Random {
             .map(|_| self.range(0, HashLm::VOCAB) as u32)
             .collect()
     }
+}
+
+/// A request of any kind; its prompt begins like one of a few texts.
+pub(crate) fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usize) -> Request {
+    let text = random.pick(texts);
+    let shared = random.range(0, text.len().min(longest - 1) + 1);
+    let mut prompt = text[..shared].to_vec();
+    let room = longest - 1 - shared;
+    let own = random.range(0, room.min(24) + 1);
+    prompt.extend(random.tokens(own));
+    if prompt.is_empty() {
+        prompt.push(5);
+    }
+    let sampling = Sampling {
+        n: if random.one_in(4) {
+            random.range(2, 4)
+        } else {
+            1
+        },
+        temperature: random.pick(&[0.0, 0.0, 0.7, 1.0]),
+        top_k: random.pick(&[0, 0, 3, 20]),
+        top_p: random.pick(&[1.0, 1.0, 0.8]),
+        min_p: random.pick(&[0.0, 0.0, 0.05]),
+        repetition_penalty: random.pick(&[1.0, 1.0, 1.3]),
+        presence_penalty: random.pick(&[0.0, 0.0, 0.5]),
+        seed: Some(random.next()),
+        stop: if random.one_in(3) {
+            vec![
+                "stop".to_owned(),
+                random.pick(&["a", "bc", "€", "e "]).to_owned(),
+            ]
+        } else {
+            Vec::new()
+        },
+        include_stop: random.one_in(2),
+        stop_token_ids: if random.one_in(4) {
+            vec![7, 40]
+        } else {
+            Vec::new()
+        },
+        max_tokens: if random.one_in(12) {
+            None
+        } else {
+            Some(random.range(0, 40))
+        },
+        min_tokens: if random.one_in(4) { 5 } else { 0 },
+        ignore_eos: random.one_in(2),
+        logprobs: random.pick(&[None, None, Some(0), Some(3)]),
+        prompt_logprobs: random.pick(&[None, None, None, Some(2)]),
+        speculative_depth: random.pick(&[None, None, None, Some(0), Some(2)]),
+        ..Sampling::default()
+    };
+    Request {
+        priority: random.pick(&[Priority::High, Priority::Normal, Priority::Low]),
+        cache_salt: random.pick(&[None, None, None, None, Some("a".into()), Some("b".into())]),
+        ..request(prompt, sampling)
+    }
+}
+
+/// The answer of a request that has the engine for itself.
+pub(crate) fn alone(config: &EngineConfig, request: &Request) -> Answer {
+    let config = EngineConfig {
+        max_num_seqs: 8,
+        max_num_batched_tokens: 1024,
+        enable_prefix_caching: false,
+        max_model_len: config.longest_sequence(),
+        num_blocks: 200,
+        speculation: SpeculationConfig::OFF,
+        ..config.clone()
+    };
+    let lm = Box::new(HashLm::new(config.num_blocks));
+    let (engine, mut stepper) = Engine::manual(config, lm, Arc::new(ToyVocabulary)).unwrap();
+    let mut generation = engine.submit(request.clone()).unwrap();
+    while stepper.step() {}
+    Answer::read(&mut generation)
 }

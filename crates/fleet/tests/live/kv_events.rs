@@ -40,7 +40,7 @@ impl Listening {
         for _ in 0..batches {
             match self.next().await.change {
                 KvChange::Batch(batch) => match &batch.events[..] {
-                    [KvEvent::Removed { block_hashes }] => blocks.extend(block_hashes),
+                    [KvEvent::Removed { block_hashes, .. }] => blocks.extend(block_hashes),
                     other => panic!("{other:?}"),
                 },
                 other => panic!("expected a batch after {blocks:?}, got {other:?}"),

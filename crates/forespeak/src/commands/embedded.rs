@@ -12,6 +12,7 @@ use model::{BLOCK_TOKENS, KvType, LoadedModel};
 use super::error::CommandError;
 use crate::banner::{Banner, Role};
 use crate::cli::{KvDtype, KvEventOptions, ServeOptions};
+use crate::kv_store::{Place, places, sharing};
 use crate::load::{Loaded, load};
 use crate::machine::available_memory;
 use crate::revision::revision;
@@ -54,9 +55,15 @@ pub(super) fn start(
             .take()
             .or_else(|| section.chat_template.clone());
         asked.max_model_len = asked.max_model_len.or(section.max_model_len);
+        if options.engine.kv_store.is_empty()
+            && let Some(engine) = &section.engine
+        {
+            options.engine.kv_store.clone_from(&engine.kv_store);
+        }
     }
+    let places = places(&options.engine.kv_store)?;
     let loaded = load(&options)?;
-    start_engine(&options, role, loaded)
+    start_engine(&options, role, loaded, &places)
 }
 
 impl Own {
@@ -80,7 +87,12 @@ impl Own {
     }
 }
 
-fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Own, CommandError> {
+fn start_engine(
+    options: &ServeOptions,
+    role: Role,
+    loaded: Loaded,
+    places: &[Place],
+) -> Result<Own, CommandError> {
     let config = loaded.model.config().clone();
     let max_model_len = match options.model.max_model_len {
         Some(asked) if asked > config.context_length => {
@@ -121,7 +133,7 @@ fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Ow
         Role::Server => "serves",
         Role::Worker => "is a worker for",
     };
-    let lines = vec![
+    let mut lines = vec![
         (
             "model",
             format!(
@@ -149,6 +161,11 @@ fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Ow
         ),
         ("drafts", drafts(options, loaded.draft.as_ref())),
     ];
+    let sharing = sharing(places, options, &loaded.compute, &model.kv_shape(kv_type))?;
+    if sharing.is_some() {
+        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+        lines.push(("KV store", places.join(", ")));
+    }
     let title = format!("{doing} {model_name}");
     let chats = template.is_some();
     let publishes = options.kv_events.kv_events_endpoint.is_some();
@@ -183,7 +200,7 @@ fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Ow
             .transpose()?,
     };
     let vocabulary = Arc::clone(&tokenizer);
-    let engine = Engine::start(engine_config, executors, vocabulary)?;
+    let engine = Engine::start_sharing(engine_config, executors, vocabulary, sharing)?;
     Ok(Own {
         engine: Arc::new(engine),
         model: ServedModel {

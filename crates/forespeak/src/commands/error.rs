@@ -62,6 +62,9 @@ pub(crate) enum CommandError {
     Sizing(#[from] SizingError),
     #[cfg(feature = "engine")]
     #[error(transparent)]
+    KvStore(#[from] crate::kv_store::KvStoreError),
+    #[cfg(feature = "engine")]
+    #[error(transparent)]
     Engine(#[from] engine::StartError),
     #[error(transparent)]
     Gateway(#[from] gateway::GatewayError),

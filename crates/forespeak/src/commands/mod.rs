@@ -10,6 +10,7 @@ mod embedded;
 mod engine;
 mod error;
 mod explain;
+mod render;
 mod serve;
 
 pub(crate) use bench::bench;
@@ -17,4 +18,5 @@ pub(crate) use check::check;
 pub(crate) use engine::engine;
 pub(crate) use error::CommandError;
 pub(crate) use explain::explain;
+pub(crate) use render::render;
 pub(crate) use serve::serve;

@@ -180,6 +180,11 @@ pub(crate) fn pool_config(
     };
     settings.block_tokens = pool.block_tokens;
     settings.index_bytes = pool.index_bytes;
+    settings.loadable_worth = routing::index::LoadableWorth {
+        host: pool.loadable.host,
+        storage: pool.loadable.storage,
+        shared: pool.loadable.shared,
+    };
     settings.recycling = pool.recycling.as_ref().and_then(recycling);
     settings.metrics = metrics.clone();
     Ok(settings)

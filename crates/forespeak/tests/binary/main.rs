@@ -7,6 +7,7 @@
     reason = "tests fail by panicking, and clippy does not take helpers for tests"
 )]
 
+mod blocks;
 mod check;
 mod engine;
 mod gateway;

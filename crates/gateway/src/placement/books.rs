@@ -277,7 +277,8 @@ impl Books {
         };
         let most_output = wanted.max_tokens.unwrap_or(request.expected_output_tokens);
         let claimed_tokens = request.prompt_tokens + most_output * u64::from(wanted.answers);
-        let matched = u64::from(request.matches.blocks(view.id)) * u64::from(request.block_tokens);
+        let matched = request.matches.blocks(view.id) + request.matches.loadable(view.id);
+        let matched = u64::from(matched) * u64::from(request.block_tokens);
         let account = self.account_mut(view.id)?;
         let ticket = account.ledger.reserve(demand, now.since_start);
         account.claimed_tokens += claimed_tokens;

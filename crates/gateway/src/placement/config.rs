@@ -4,7 +4,7 @@ use fleet::FleetConfig;
 use fleet::health::PanicConfig;
 use routing::Policy;
 use routing::admission::{Patience, QueueLimits, UsageLimits};
-use routing::index::DEFAULT_BYTE_CAP;
+use routing::index::{DEFAULT_BYTE_CAP, LoadableWorth};
 use routing::keys::{DEFAULT_BLOCK_TOKENS, KeySeed};
 
 use super::metrics::PlacementMetrics;
@@ -38,6 +38,8 @@ pub struct PoolConfig {
     pub block_tokens: usize,
     /// The most bytes of the prefix index.
     pub index_bytes: usize,
+    /// What blocks are worth that a worker must load first.
+    pub loadable_worth: LoadableWorth,
     /// The most bytes of the memory of prompts.
     pub memo_bytes: usize,
     /// Decisions kept to be shown.
@@ -64,6 +66,7 @@ impl PoolConfig {
             panic: PanicConfig::default(),
             block_tokens: DEFAULT_BLOCK_TOKENS,
             index_bytes: DEFAULT_BYTE_CAP,
+            loadable_worth: LoadableWorth::default(),
             memo_bytes: DEFAULT_MEMO_BYTES,
             decisions_kept: DEFAULT_DECISIONS_KEPT,
             recycling: None,

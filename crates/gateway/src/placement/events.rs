@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fleet::{KvChange, KvUpdate, Worker, WorkerId};
 use protocol::kv_events::{BlockStored, ExtraKey, KvEvent};
-use routing::index::{Source, Stored};
+use routing::index::{Medium, Source, Stored};
 use routing::keys::{KeySeed, Root};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -64,25 +64,54 @@ fn take_in(shared: &Shared, seed: KeySeed, worker: WorkerId, event: &KvEvent) {
         account.unannounced = 0;
         match event {
             KvEvent::Stored(stored) if names(stored).next().is_some() => account.unsalted = 0,
-            KvEvent::Stored(stored) if stored.parent_block_hash.is_none() => account.unsalted += 1,
+            // Only the blocks themselves are announced with their salt.
+            KvEvent::Stored(stored)
+                if stored.parent_block_hash.is_none()
+                    && stored.medium == protocol::kv_events::Medium::Resident =>
+            {
+                account.unsalted += 1;
+            }
             _ => {}
         }
     }
     let index = &mut desk.books.index;
     match event {
         KvEvent::Stored(stored) => {
+            let Some(medium) = medium(stored.medium) else {
+                return;
+            };
             let event = Stored {
                 parent: stored.parent_block_hash,
                 root: root(seed, stored),
                 hashes: &stored.block_hashes,
                 tokens: &stored.token_ids,
                 block_tokens: stored.block_size as usize,
+                medium,
             };
             // What cannot be placed is counted by the index, and shown by the metrics.
             let _counted = index.stored(worker, event, now);
         }
-        KvEvent::Removed { block_hashes } => index.removed(worker, block_hashes, now),
+        KvEvent::Removed {
+            block_hashes,
+            medium: from,
+        } => {
+            if let Some(medium) = medium(*from) {
+                index.removed(worker, block_hashes, medium, now);
+            }
+        }
         KvEvent::Cleared => index.cleared(worker, now),
+    }
+}
+
+/// `None` for a place that this version does not know: nobody can say what its blocks are worth.
+fn medium(told: protocol::kv_events::Medium) -> Option<Medium> {
+    use protocol::kv_events::Medium as Told;
+    match told {
+        Told::Resident => Some(Medium::Resident),
+        Told::Host => Some(Medium::Host),
+        Told::Storage => Some(Medium::Storage),
+        Told::Shared => Some(Medium::Shared),
+        Told::Unknown => None,
     }
 }
 

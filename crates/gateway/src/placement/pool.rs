@@ -56,6 +56,7 @@ impl Pool {
         let index = PrefixIndex::new(IndexConfig {
             block_tokens: config.block_tokens,
             byte_cap: config.index_bytes,
+            worth: config.loadable_worth,
             ..IndexConfig::new(seed)
         });
         let books = Books::new(&config, index, random());

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{BlockStored, ExtraKey, KvEvent, KvEventBatch};
+use super::{BlockStored, ExtraKey, KvEvent, KvEventBatch, Medium};
 
 /// The largest payload that is read: a step of 64 Ki tokens with five bytes each, eight times over.
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
@@ -78,11 +78,14 @@ struct Fields {
     token_ids: Vec<u32>,
     block_size: u32,
     extra_keys: Vec<Vec<ExtraKey>>,
+    medium: Option<String>,
+    locality: Option<String>,
 }
 
 impl Fields {
     fn into_event(self) -> Option<KvEvent> {
         let block_hashes = self.block_hashes.into_iter().map(|hash| hash.0).collect();
+        let medium = Medium::of(self.medium.as_deref(), self.locality.as_deref());
         match self.kind.as_str() {
             "BlockStored" => Some(KvEvent::Stored(BlockStored {
                 block_hashes,
@@ -90,8 +93,12 @@ impl Fields {
                 token_ids: self.token_ids,
                 block_size: self.block_size,
                 extra_keys: self.extra_keys,
+                medium,
             })),
-            "BlockRemoved" => Some(KvEvent::Removed { block_hashes }),
+            "BlockRemoved" => Some(KvEvent::Removed {
+                block_hashes,
+                medium,
+            }),
             "AllBlocksCleared" => Some(KvEvent::Cleared),
             _ => None,
         }
@@ -120,6 +127,8 @@ impl<'de> Deserialize<'de> for WireEvent {
                         "extra_keys" => {
                             fields.extra_keys = extra_keys(map.next_value::<WireExtraKeys>()?);
                         }
+                        "medium" => fields.medium = map.next_value()?,
+                        "locality" => fields.locality = map.next_value()?,
                         _ => {
                             map.next_value::<IgnoredAny>()?;
                         }
@@ -140,14 +149,17 @@ impl<'de> Deserialize<'de> for WireEvent {
                         fields.parent_block_hash = required(&mut seq, "parent_block_hash")?;
                         fields.token_ids = required(&mut seq, "token_ids")?;
                         fields.block_size = required(&mut seq, "block_size")?;
-                        for _lora_id_medium_lora_name in 0..3 {
-                            seq.next_element::<IgnoredAny>()?;
-                        }
+                        seq.next_element::<IgnoredAny>()?; // lora_id
+                        fields.medium = seq.next_element::<Option<String>>()?.flatten();
+                        seq.next_element::<IgnoredAny>()?; // lora_name
                         if let Some(keys) = seq.next_element::<WireExtraKeys>()? {
                             fields.extra_keys = extra_keys(keys);
                         }
                     }
-                    "BlockRemoved" => fields.block_hashes = required(&mut seq, "block_hashes")?,
+                    "BlockRemoved" => {
+                        fields.block_hashes = required(&mut seq, "block_hashes")?;
+                        fields.medium = seq.next_element::<Option<String>>()?.flatten();
+                    }
                     _ => {}
                 }
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
@@ -226,6 +238,35 @@ mod tests {
     use crate::kv_events::encode_batch;
     use proptest::prelude::*;
 
+    fn any_medium() -> impl Strategy<Value = Medium> {
+        prop_oneof![
+            Just(Medium::Resident),
+            Just(Medium::Host),
+            Just(Medium::Storage),
+            Just(Medium::Shared),
+            Just(Medium::Unknown),
+        ]
+    }
+
+    #[test]
+    fn media_are_known_by_the_words_of_vllm_and_of_its_connectors() {
+        for (medium, locality, expected) in [
+            (None, None, Medium::Resident),
+            (Some("GPU"), None, Medium::Resident),
+            (Some("CPU"), Some("LOCAL"), Medium::Host),
+            (Some("cpu"), None, Medium::Host),
+            (Some("STORAGE"), None, Medium::Storage),
+            (Some("STORAGE"), Some("REMOTE"), Medium::Shared),
+            (Some("TAPE"), None, Medium::Unknown),
+        ] {
+            assert_eq!(
+                Medium::of(medium, locality),
+                expected,
+                "{medium:?} {locality:?}"
+            );
+        }
+    }
+
     fn any_event() -> impl Strategy<Value = KvEvent> {
         let stored = (
             proptest::collection::vec(any::<u64>(), 0..4),
@@ -233,9 +274,10 @@ mod tests {
             proptest::collection::vec(any::<u32>(), 0..64),
             any::<u32>(),
             "[a-z]{0,8}",
+            any_medium(),
         )
             .prop_map(
-                |(block_hashes, parent_block_hash, token_ids, block_size, salt)| {
+                |(block_hashes, parent_block_hash, token_ids, block_size, salt, medium)| {
                     let extra_keys = (0..block_hashes.len())
                         .map(|block| match block {
                             0 => vec![
@@ -251,13 +293,18 @@ mod tests {
                         token_ids,
                         block_size,
                         extra_keys,
+                        medium,
                     })
                 },
             );
         prop_oneof![
             stored,
-            proptest::collection::vec(any::<u64>(), 0..4)
-                .prop_map(|block_hashes| KvEvent::Removed { block_hashes }),
+            (proptest::collection::vec(any::<u64>(), 0..4), any_medium()).prop_map(
+                |(block_hashes, medium)| KvEvent::Removed {
+                    block_hashes,
+                    medium
+                }
+            ),
             Just(KvEvent::Cleared),
         ]
     }
@@ -304,7 +351,7 @@ mod tests {
             [1_u32, 2],
             1_u32,
             Option::<u32>::None,
-            "GPU",
+            "CPU",
         );
         let removed = ("BlockRemoved", [-1_i64], "GPU");
         let payload = rmp_serde::to_vec(&(2.0, (event, removed, ("AllBlocksCleared",)))).unwrap();
@@ -319,9 +366,11 @@ mod tests {
                     token_ids: vec![1, 2],
                     block_size: 1,
                     extra_keys: Vec::new(),
+                    medium: Medium::Host,
                 }),
                 KvEvent::Removed {
-                    block_hashes: vec![u64::MAX]
+                    block_hashes: vec![u64::MAX],
+                    medium: Medium::Resident,
                 },
                 KvEvent::Cleared,
             ]
@@ -340,7 +389,8 @@ mod tests {
         assert_eq!(
             batch.events,
             [KvEvent::Removed {
-                block_hashes: vec![0x0909_0909_0909_0901]
+                block_hashes: vec![0x0909_0909_0909_0901],
+                medium: Medium::Resident,
             }]
         );
     }

@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::{BlockStored, ExtraKey, KvEvent, KvEventBatch, MEDIUM};
+use super::{BlockStored, ExtraKey, KvEvent, KvEventBatch};
 
 /// The only kind of attention whose blocks we announce.
 const SPEC_KIND: &str = "full_attention";
@@ -29,12 +29,20 @@ impl Serialize for KvEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             KvEvent::Stored(stored) => stored.serialize(serializer),
-            KvEvent::Removed { block_hashes } => {
-                let mut map = serializer.serialize_struct("BlockRemoved", 4)?;
+            KvEvent::Removed {
+                block_hashes,
+                medium,
+            } => {
+                let (medium, locality) = medium.words();
+                let fields = 4 + usize::from(locality.is_some());
+                let mut map = serializer.serialize_struct("BlockRemoved", fields)?;
                 map.serialize_field("type", "BlockRemoved")?;
                 map.serialize_field("block_hashes", block_hashes)?;
-                map.serialize_field("medium", MEDIUM)?;
+                map.serialize_field("medium", medium)?;
                 map.serialize_field("group_idx", &0_u8)?;
+                if let Some(locality) = locality {
+                    map.serialize_field("locality", locality)?;
+                }
                 map.end()
             }
             KvEvent::Cleared => {
@@ -56,18 +64,23 @@ impl Serialize for BlockStored {
                     .filter(|keys| !keys.is_empty())
             })
             .collect();
-        let mut map = serializer.serialize_struct("BlockStored", 11)?;
+        let (medium, locality) = self.medium.words();
+        let fields = 11 + usize::from(locality.is_some());
+        let mut map = serializer.serialize_struct("BlockStored", fields)?;
         map.serialize_field("type", "BlockStored")?;
         map.serialize_field("block_hashes", &self.block_hashes)?;
         map.serialize_field("parent_block_hash", &self.parent_block_hash)?;
         map.serialize_field("token_ids", &self.token_ids)?;
         map.serialize_field("block_size", &self.block_size)?;
         map.serialize_field("lora_id", &None::<u32>)?;
-        map.serialize_field("medium", MEDIUM)?;
+        map.serialize_field("medium", medium)?;
         map.serialize_field("lora_name", &None::<&str>)?;
         map.serialize_field("extra_keys", &extra_keys)?;
         map.serialize_field("group_idx", &0_u8)?;
         map.serialize_field("kv_cache_spec_kind", SPEC_KIND)?;
+        if let Some(locality) = locality {
+            map.serialize_field("locality", locality)?;
+        }
         map.end()
     }
 }
@@ -85,6 +98,7 @@ impl Serialize for ExtraKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv_events::Medium;
 
     #[test]
     fn the_bytes_are_those_of_vllm_map_encoding() {
@@ -97,9 +111,11 @@ mod tests {
                     token_ids: vec![1, 2, 300, 70_000],
                     block_size: 2,
                     extra_keys: vec![vec![ExtraKey::Text("tenant".into())]],
+                    medium: Medium::Resident,
                 }),
                 KvEvent::Removed {
                     block_hashes: vec![7],
+                    medium: Medium::Resident,
                 },
                 KvEvent::Cleared,
             ],

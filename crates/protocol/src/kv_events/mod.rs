@@ -11,9 +11,49 @@ mod encode;
 pub use decode::{DecodeError, MAX_PAYLOAD_BYTES, decode_batch};
 pub use encode::encode_batch;
 
-/// Where our blocks live, in vLLM's words. vLLM's own CPU build says `GPU` too: to its listeners the
-/// word means "the memory the model computes from".
-pub const MEDIUM: &str = "GPU";
+/// Where blocks lie. On the wire it is vLLM's `medium`, and its `locality` for what the medium leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Medium {
+    /// `GPU`: the memory the model computes from. vLLM's own CPU build says so, too, and so do we; senders that
+    /// tell no medium mean it.
+    #[default]
+    Resident,
+    /// `CPU`: host memory, from which blocks are loaded.
+    Host,
+    /// `STORAGE`: a disk.
+    Storage,
+    /// `STORAGE`, `REMOTE`: where other instances find them, too.
+    Shared,
+    /// A word this version does not know.
+    Unknown,
+}
+
+impl Medium {
+    const REMOTE: &str = "REMOTE";
+
+    /// vLLM's word for it, and for how near it is.
+    fn words(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Resident => ("GPU", None),
+            Self::Host => ("CPU", None),
+            Self::Storage => ("STORAGE", Some("LOCAL")),
+            Self::Shared => ("STORAGE", Some(Self::REMOTE)),
+            Self::Unknown => ("UNKNOWN", None),
+        }
+    }
+
+    /// Connectors outside of vLLM write the words in small letters.
+    fn of(medium: Option<&str>, locality: Option<&str>) -> Self {
+        let is_remote = locality.is_some_and(|word| word.eq_ignore_ascii_case(Self::REMOTE));
+        match medium.map(str::to_ascii_uppercase).as_deref() {
+            None | Some("GPU") => Self::Resident,
+            Some("CPU" | "STORAGE" | "DISK") if is_remote => Self::Shared,
+            Some("CPU") => Self::Host,
+            Some("STORAGE" | "DISK") => Self::Storage,
+            Some(_) => Self::Unknown,
+        }
+    }
+}
 
 /// The sequence number that ends a replay.
 pub const END_OF_REPLAY: u64 = u64::MAX;
@@ -38,6 +78,8 @@ pub enum KvEvent {
     Removed {
         /// Their hashes.
         block_hashes: Vec<u64>,
+        /// From where.
+        medium: Medium,
     },
     /// The cache is empty.
     Cleared,
@@ -57,6 +99,9 @@ pub struct BlockStored {
     /// What besides the tokens went into the hashes, one entry per block: a cache salt stands in the
     /// entry of a sequence's first block.
     pub extra_keys: Vec<Vec<ExtraKey>>,
+    /// Where they lie. Of blocks that lie elsewhere than the model computes from, some senders tell the hashes only:
+    /// no parent, no tokens, a block size of 0.
+    pub medium: Medium,
 }
 
 /// Something besides tokens that tells two blocks apart.

@@ -1,18 +1,22 @@
 //! What the index keeps per worker.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem::size_of;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::loadable::Medium;
 use super::tree::{Holding, RunId};
 use crate::hash::HashedMap;
 use crate::keys::BlockKey;
 
 /// What one announced block costs in the table from the engine's hashes, at worst seven sixteenths full.
 const ENGINE_BLOCK_BYTES: usize = 5 * size_of::<(u64, EngineBlock)>() / 2;
+
+/// The same for a loadable block's key.
+pub(super) const LOADABLE_BYTES: usize = 5 * size_of::<(u64, u8)>() / 2;
 
 /// Where the knowledge about a worker's cache comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +34,15 @@ pub(super) struct EngineBlock {
     pub(super) key: BlockKey,
     /// How many blocks of the prompt it completes.
     pub(super) depth: u32,
+    /// Where the worker has it; 0 for a name that is only remembered.
+    pub(super) media: u8,
+}
+
+/// What a block's coming changes in what is shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shift {
+    pub(super) gained: Option<u64>,
+    pub(super) lost: Option<u64>,
 }
 
 /// Order of forgetting: the longest unused first, and of one prompt its tail before its head.
@@ -41,6 +54,15 @@ pub(super) struct Books {
     pub(super) by_age: BTreeSet<Age>,
     pub(super) held_blocks: u64,
     pub(super) engine: HashedMap<u64, EngineBlock>,
+    /// Keys of blocks that can be loaded, and from where.
+    pub(super) loadable: HashedMap<u64, u8>,
+    /// Names of blocks that are nowhere any more, in the order in which they went: an event that says where they are
+    /// now may still come.
+    departed: VecDeque<u64>,
+    /// Names in `engine` of blocks that are nowhere.
+    nowhere: usize,
+    /// Whether it ever put blocks into a store that others use, too.
+    pub(super) shares: bool,
     /// Our blocks per block of the engine.
     pub(super) span: u32,
     pub(super) orphans: u64,
@@ -56,6 +78,10 @@ impl Books {
             by_age: BTreeSet::new(),
             held_blocks: 0,
             engine: HashedMap::default(),
+            loadable: HashedMap::default(),
+            departed: VecDeque::new(),
+            nowhere: 0,
+            shares: false,
             span: 1,
             orphans: 0,
             unknown_removals: 0,
@@ -64,7 +90,85 @@ impl Books {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.engine.len() * ENGINE_BLOCK_BYTES
+        size_of::<Self>()
+            + self.engine.len() * ENGINE_BLOCK_BYTES
+            + self.loadable.len() * LOADABLE_BYTES
+            + self.departed.len() * size_of::<u64>()
+    }
+
+    /// Blocks that are somewhere.
+    pub(super) fn announced(&self) -> usize {
+        self.engine.len() - self.nowhere
+    }
+
+    /// A block is there, too. Tells what that changes in what is shared.
+    pub(super) fn put(&mut self, hash: u64, block: EngineBlock, medium: Medium) -> Shift {
+        let mut shift = Shift::default();
+        let before = self.engine.get(&hash).copied();
+        self.nowhere -= usize::from(before.is_some_and(|before| before.media == 0));
+        if let Some(other) = before.filter(|before| before.key != block.key) {
+            let media = self.loadable.remove(&other.key.0).unwrap_or(0);
+            shift.lost = (media & Medium::Shared.bit() != 0).then_some(other.key.0);
+        }
+        let before = before.filter(|before| before.key == block.key);
+        let media = before.map_or(0, |before| before.media) | medium.bit();
+        self.engine.insert(hash, EngineBlock { media, ..block });
+        if medium != Medium::Resident {
+            let media = self.loadable.entry(block.key.0).or_default();
+            let is_new = *media & medium.bit() == 0;
+            *media |= medium.bit();
+            self.shares |= medium == Medium::Shared;
+            shift.gained = (is_new && medium == Medium::Shared).then_some(block.key.0);
+        }
+        shift
+    }
+
+    /// A block is no longer there; `None` if it never was.
+    pub(super) fn take(&mut self, hash: u64, medium: Medium) -> Option<EngineBlock> {
+        let block = self.engine.get_mut(&hash)?;
+        if block.media & medium.bit() == 0 {
+            return None;
+        }
+        block.media &= !medium.bit();
+        let block = *block;
+        if medium != Medium::Resident
+            && let Some(media) = self.loadable.get_mut(&block.key.0)
+        {
+            *media &= !medium.bit();
+            if *media == 0 {
+                self.loadable.remove(&block.key.0);
+            }
+        }
+        if block.media == 0 {
+            self.nowhere += 1;
+            self.departed.push_back(hash);
+            self.forget_departed();
+        }
+        Some(block)
+    }
+
+    fn forget_departed(&mut self) {
+        while self.departed.len() > self.capacity_blocks as usize {
+            let Some(hash) = self.departed.pop_front() else {
+                return;
+            };
+            if self.engine.get(&hash).is_some_and(|block| block.media == 0) {
+                self.engine.remove(&hash);
+                self.nowhere -= 1;
+            }
+        }
+    }
+
+    /// Forgets all names, and with them what can be loaded. Keys of what it shared.
+    pub(super) fn forget_names(&mut self) -> Vec<u64> {
+        let media = self.loadable.iter();
+        let shared = media.filter(|(_, media)| *media & Medium::Shared.bit() != 0);
+        let shared = shared.map(|(key, _)| *key).collect();
+        self.engine = HashedMap::default();
+        self.loadable = HashedMap::default();
+        self.departed = VecDeque::new();
+        self.nowhere = 0;
+        shared
     }
 
     /// How much of a holding may be counted on at this time.
@@ -89,6 +193,8 @@ pub struct WorkerKnowledge {
     pub held_blocks: u64,
     /// Engine blocks it announced and did not remove.
     pub announced_blocks: u64,
+    /// Blocks that it can load from beyond the memory it computes from.
+    pub loadable_blocks: u64,
     /// Stored events that could not be placed, because their parent was never seen.
     pub orphans: u64,
     /// Removals of blocks never announced.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::books::EngineBlock;
+use super::loadable::Medium;
 use super::{PrefixIndex, Trust};
 use crate::error::RoutingError;
 use crate::keys::{BlockHasher, Root};
@@ -34,6 +35,8 @@ pub struct Stored<'a> {
     pub tokens: &'a [u32],
     /// The engine's block size.
     pub block_tokens: usize,
+    /// Where they lie. Of blocks that must be loaded first, names alone are enough.
+    pub medium: Medium,
 }
 
 impl PrefixIndex {
@@ -48,6 +51,9 @@ impl PrefixIndex {
         event: Stored<'_>,
         now: Duration,
     ) -> Result<(), RoutingError> {
+        if event.medium != Medium::Resident {
+            return self.loadable(worker, &event, now);
+        }
         let span = self.span_of(&event)?;
         let seed = self.seed;
         let limit = self.announced_limit(worker)?;
@@ -59,8 +65,8 @@ impl PrefixIndex {
         }
         let books = self.books_mut(worker).ok_or(RoutingError::UnknownWorker)?;
         books.span = span;
-        if books.engine.len() + event.hashes.len() > limit {
-            let announced = books.engine.len() + event.hashes.len();
+        let announced = books.announced() + event.hashes.len();
+        if announced > limit {
             self.forget_all(worker);
             return Err(RoutingError::TooManyBlocks { announced, limit });
         }
@@ -85,19 +91,22 @@ impl PrefixIndex {
             return Ok(());
         }
         self.hold(worker, below, depth, &keys, Trust::Announced, now_ms);
+        let mut shifts = Vec::new();
         if let Some(books) = self.books_mut(worker) {
             for (place, hash) in (1u32..).zip(event.hashes) {
                 let Some(key) = keys.get((place * span) as usize - 1) else {
                     break;
                 };
-                books.engine.insert(
-                    *hash,
-                    EngineBlock {
-                        key: *key,
-                        depth: depth + place * span,
-                    },
-                );
+                let block = EngineBlock {
+                    key: *key,
+                    depth: depth + place * span,
+                    media: 0,
+                };
+                shifts.push(books.put(*hash, block, Medium::Resident));
             }
+        }
+        for shift in shifts {
+            self.shift(shift);
         }
         self.forget_beyond_capacity(worker);
         self.forget_beyond_byte_cap();
@@ -105,15 +114,25 @@ impl PrefixIndex {
     }
 
     /// Takes in a removed event. Names never announced are counted and ignored.
-    pub fn removed(&mut self, worker: WorkerId, hashes: &[EngineHash], now: Duration) {
+    pub fn removed(
+        &mut self,
+        worker: WorkerId,
+        hashes: &[EngineHash],
+        medium: Medium,
+        now: Duration,
+    ) {
         self.advance(now);
+        if medium != Medium::Resident {
+            self.unloadable(worker, hashes, medium);
+            return;
+        }
         for hash in hashes {
             let Some(books) = self.books_mut(worker) else {
                 return;
             };
             books.last_event = Some(now);
             let span = books.span;
-            let Some(block) = books.engine.remove(hash) else {
+            let Some(block) = books.take(*hash, Medium::Resident) else {
                 books.unknown_removals += 1;
                 continue;
             };
@@ -144,7 +163,7 @@ impl PrefixIndex {
     }
 
     /// Our blocks per block of the engine.
-    fn span_of(&self, event: &Stored<'_>) -> Result<u32, RoutingError> {
+    pub(super) fn span_of(&self, event: &Stored<'_>) -> Result<u32, RoutingError> {
         if event.block_tokens == 0
             || event.hashes.len().checked_mul(event.block_tokens) != Some(event.tokens.len())
         {
@@ -172,7 +191,7 @@ impl PrefixIndex {
         (self.tree.run(run).start + holding.confirmed >= block.depth).then_some((block, run))
     }
 
-    fn announced_limit(&self, worker: WorkerId) -> Result<usize, RoutingError> {
+    pub(super) fn announced_limit(&self, worker: WorkerId) -> Result<usize, RoutingError> {
         let books = self.books(worker).ok_or(RoutingError::UnknownWorker)?;
         Ok((books.capacity_blocks as usize)
             .saturating_mul(ANNOUNCED_PER_CAPACITY)

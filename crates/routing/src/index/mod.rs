@@ -36,6 +36,7 @@
 
 mod books;
 mod events;
+mod loadable;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -47,10 +48,13 @@ use serde::Serialize;
 
 pub use books::{Source, WorkerKnowledge};
 pub use events::{EngineHash, Stored};
+pub use loadable::{LoadableWorth, Medium};
 
+use crate::hash::HashedMap;
 use crate::keys::{BlockKey, DEFAULT_BLOCK_TOKENS, KeySeed};
 use crate::worker::WorkerId;
-use books::{Age, Books};
+use books::{Age, Books, LOADABLE_BYTES};
+use loadable::Credit;
 use tree::{Holding, RunId, Tree};
 
 /// The most the index takes unless configured: the caches of a few dozen large workers.
@@ -79,6 +83,8 @@ pub struct IndexConfig {
     pub confirm_within: Duration,
     /// How long an unused expectation counts for a worker without.
     pub idle: Duration,
+    /// What loadable blocks are worth.
+    pub worth: LoadableWorth,
 }
 
 impl IndexConfig {
@@ -90,6 +96,7 @@ impl IndexConfig {
             byte_cap: DEFAULT_BYTE_CAP,
             confirm_within: DEFAULT_CONFIRM_WITHIN,
             idle: DEFAULT_IDLE,
+            worth: LoadableWorth::default(),
         }
     }
 }
@@ -104,6 +111,7 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
     by_worker: Vec<u32>,
+    credits: Vec<Credit>,
 }
 
 impl Matches {
@@ -122,6 +130,29 @@ impl Matches {
             .get(usize::from(worker.0))
             .copied()
             .unwrap_or(0)
+    }
+
+    /// Blocks that this worker can load behind those that it holds.
+    pub fn loadable(&self, worker: WorkerId) -> u32 {
+        self.credit(worker).blocks
+    }
+
+    /// What all of these are worth, in thousandths of a block that the worker holds.
+    pub fn worth(&self, worker: WorkerId) -> u64 {
+        1000 * u64::from(self.blocks(worker)) + u64::from(self.credit(worker).thousandths)
+    }
+
+    fn credit(&self, worker: WorkerId) -> Credit {
+        let at = usize::from(worker.0);
+        self.credits.get(at).copied().unwrap_or_default()
+    }
+
+    fn credit_mut(&mut self, worker: WorkerId) -> &mut Credit {
+        let at = usize::from(worker.0);
+        if self.credits.len() <= at {
+            self.credits.resize(at + 1, Credit::default());
+        }
+        &mut self.credits[at]
     }
 
     /// The longest match of any worker.
@@ -161,6 +192,9 @@ pub struct PrefixIndex {
     workers: Vec<Option<Books>>,
     latest_ms: u64,
     forgotten_for_space: u64,
+    worth: LoadableWorth,
+    /// Keys of blocks in a store that workers share, and how many of them put it there.
+    shared: HashedMap<u64, u16>,
 }
 
 impl PrefixIndex {
@@ -178,6 +212,8 @@ impl PrefixIndex {
             workers: Vec::new(),
             latest_ms: 0,
             forgotten_for_space: 0,
+            worth: config.worth,
+            shared: HashedMap::default(),
         }
     }
 
@@ -242,6 +278,7 @@ impl PrefixIndex {
             depth = run.start;
             cursor = run.parent;
         }
+        self.credit_loadable(keys, &mut matches);
         matches
     }
 
@@ -250,7 +287,8 @@ impl PrefixIndex {
         self.books(worker).map(|books| WorkerKnowledge {
             source: books.source,
             held_blocks: books.held_blocks,
-            announced_blocks: books.engine.len() as u64,
+            announced_blocks: books.announced() as u64,
+            loadable_blocks: books.loadable.len() as u64,
             orphans: books.orphans,
             unknown_removals: books.unknown_removals,
             last_event: books.last_event,
@@ -282,6 +320,7 @@ impl PrefixIndex {
 
     fn bytes(&self) -> usize {
         self.tree.bytes()
+            + self.shared.len() * LOADABLE_BYTES
             + self
                 .workers
                 .iter()
@@ -423,7 +462,8 @@ impl PrefixIndex {
         while self.forget_oldest(worker, u64::MAX) {}
         if let Some(books) = self.books_mut(worker) {
             debug_assert_eq!(books.held_blocks, 0);
-            books.engine = crate::hash::HashedMap::default();
+            let shared = books.forget_names();
+            self.unshare(&shared);
         }
     }
 
@@ -465,7 +505,8 @@ impl PrefixIndex {
                         .max_by_key(|books| books.engine.len());
                     match books {
                         Some(books) if !books.engine.is_empty() => {
-                            books.engine = Default::default()
+                            let shared = books.forget_names();
+                            self.unshare(&shared);
                         }
                         _ => return,
                     }

@@ -165,6 +165,33 @@ impl Executor for HashLm {
     fn vocab_size(&self) -> usize {
         Self::VOCAB
     }
+
+    fn block_bytes(&self) -> Option<usize> {
+        Some(BLOCK_TOKENS * size_of::<u64>())
+    }
+
+    fn export(&self, block: u32, out: &mut Vec<u8>) {
+        let first = block as usize * BLOCK_TOKENS;
+        let slots = &self.slots[first..first + BLOCK_TOKENS];
+        out.extend(slots.iter().flat_map(|slot| slot.value.to_le_bytes()));
+    }
+
+    fn import(&mut self, block: u32, bytes: &[u8]) -> Result<(), ExecuteError> {
+        let first = block as usize * BLOCK_TOKENS;
+        let slots = self.slots.get_mut(first..first + BLOCK_TOKENS);
+        let slots = slots.filter(|_| bytes.len() == BLOCK_TOKENS * size_of::<u64>());
+        let slots =
+            slots.ok_or_else(|| ExecuteError("no such block, or not a block".to_owned()))?;
+        for (slot, bytes) in slots.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+            let mut value = [0; size_of::<u64>()];
+            value.copy_from_slice(bytes);
+            *slot = Slot {
+                value: u64::from_le_bytes(value),
+                written: (0, 0),
+            };
+        }
+        Ok(())
+    }
 }
 
 const START: u64 = 0x0f0e_0d0c_0b0a_0908;

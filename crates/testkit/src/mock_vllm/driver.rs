@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use protocol::kv_events::{BlockStored, ExtraKey, KvEvent, KvEventBatch};
+use protocol::kv_events::{BlockStored, ExtraKey, KvEvent, KvEventBatch, Medium};
 use simulator::worker::{Job, SimWorker, WorkerEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -203,6 +203,7 @@ impl Driver {
                 } => changes.extend(self.stored(id, first, parent, hashes)),
                 WorkerEvent::Removed { hashes } => changes.push(KvEvent::Removed {
                     block_hashes: hashes,
+                    medium: Medium::Resident,
                 }),
                 WorkerEvent::Admitted { .. } | WorkerEvent::Preempted { .. } => {}
             }
@@ -288,6 +289,7 @@ impl Driver {
             token_ids: open.submission.tokens.get(span)?.to_vec(),
             block_size: self.block_tokens as u32,
             extra_keys,
+            medium: Medium::Resident,
         }))
     }
 

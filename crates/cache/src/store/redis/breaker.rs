@@ -8,28 +8,33 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Failures in a row that are one too many. Each may have cost a request the whole budget.
 const MAX_FAILURES: u32 = 3;
 
+/// Whether it is worth asking; see above.
 #[derive(Debug, Default)]
-pub(super) struct Breaker {
+pub struct Breaker {
     failures: AtomicU32,
     open: AtomicBool,
 }
 
 impl Breaker {
-    pub(super) fn is_open(&self) -> bool {
+    /// Whether nobody should ask now.
+    pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
-    pub(super) fn succeeded(&self) {
+    /// An answer came in time.
+    pub fn succeeded(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn failed(&self) {
+    /// None came.
+    pub fn failed(&self) {
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_FAILURES {
             self.open.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn close(&self) {
+    /// All is well again.
+    pub fn close(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.open.store(false, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@
 //! it is back, and hearing of invalidations is the work of one task, the keeper.
 
 mod address;
-mod breaker;
+pub(crate) mod breaker;
 mod keeper;
 mod link;
 

@@ -139,6 +139,7 @@ pub(crate) fn batch(block: u64) -> Vec<u8> {
         timestamp: block as f64,
         events: vec![KvEvent::Removed {
             block_hashes: vec![block],
+            medium: protocol::kv_events::Medium::Resident,
         }],
         data_parallel_rank: None,
     })

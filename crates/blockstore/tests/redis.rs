@@ -1,0 +1,144 @@
+//! Blocks in a real `redis-server`: shared, bounded, and of no harm when it is away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking, and clippy does not take helpers for tests"
+)]
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::store::{BlockStore, StoreKey, Tier};
+use forespeak_blockstore::Redis;
+use tempfile::TempDir;
+
+/// A server on a socket of its own.
+struct Server {
+    folder: TempDir,
+    process: Child,
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let process = spawn(&folder);
+        Self { folder, process }
+    }
+
+    fn address(&self) -> String {
+        format!("unix://{}/redis.sock", self.folder.path().display())
+    }
+
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    fn restart(&mut self) {
+        self.process = spawn(&self.folder);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(folder: &TempDir) -> Child {
+    let socket = folder.path().join("redis.sock");
+    let _ = std::fs::remove_file(&socket);
+    let process = Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--appendonly", "no"])
+        .arg("--unixsocket")
+        .arg(&socket)
+        .arg("--dir")
+        .arg(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is needed for this test; scripts/setup installs it");
+    let began = Instant::now();
+    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::yield_now();
+    }
+    process
+}
+
+fn block(n: u8, bytes: usize) -> (StoreKey, Bytes) {
+    (
+        StoreKey::from_bytes([n; StoreKey::BYTES]),
+        vec![n; bytes].into(),
+    )
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+#[test]
+fn a_run_of_blocks_is_shared_and_read_in_order() {
+    let server = Server::start();
+    let one = Redis::new(&server.address(), 1 << 30).unwrap();
+    let two = Redis::new(&server.address(), 1 << 30).unwrap();
+    assert_eq!(one.tier(), Tier::Shared);
+    let blocks: Vec<_> = (0..100).map(|n| block(n, 1000)).collect();
+    let keys: Vec<StoreKey> = blocks.iter().map(|(key, _)| *key).collect();
+    assert_eq!(two.leading(&keys, soon()), 0);
+    assert_eq!(one.write(blocks.clone()).kept, keys);
+    assert!(two.write(blocks.clone()).kept.is_empty());
+    assert_eq!(two.leading(&keys, soon()), 100);
+    let contents: Vec<Bytes> = blocks.into_iter().map(|(_, sealed)| sealed).collect();
+    assert_eq!(two.read(&keys, soon()), contents);
+    two.discard(&keys[40]);
+    assert_eq!(one.leading(&keys, soon()), 40);
+    assert_eq!(one.read(&keys, soon()), contents[..40]);
+    assert!(one.read(&keys, Instant::now()).is_empty());
+}
+
+#[test]
+fn an_instance_leaves_no_more_than_its_bound() {
+    let server = Server::start();
+    let redis = Redis::new(&server.address(), 2_500).unwrap();
+    let all: Vec<StoreKey> = (0..6).map(|n| block(n, 0).0).collect();
+    for n in 0..5 {
+        redis.write(vec![block(n, 1000)]);
+    }
+    let there: usize = all.iter().map(|key| redis.leading(&[*key], soon())).sum();
+    assert_eq!(there, 2);
+    let written = redis.write(vec![block(5, 1000)]);
+    assert_eq!(written.dropped, [(all[3], None)]);
+}
+
+#[test]
+fn without_redis_there_is_nothing_and_nobody_waits_long() {
+    let mut server = Server::start();
+    let redis = Redis::new(&server.address(), 1 << 30).unwrap();
+    redis.write(vec![block(1, 10)]);
+    let key = [block(1, 0).0];
+    assert_eq!(redis.leading(&key, soon()), 1);
+    server.kill();
+    let began = Instant::now();
+    for _ in 0..100 {
+        let deadline = Instant::now() + Duration::from_millis(50);
+        assert!(redis.read(&key, deadline).is_empty());
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+    server.restart();
+    let began = Instant::now();
+    while redis.write(vec![block(1, 10)]).kept.is_empty() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it never came back"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
