@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache clean
+.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache bench-speculation clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench-engine: build ## the engine against llama.cpp on the same files, in the sa
 
 bench-cache: setup ## answers from the response cache over HTTP, from memory and from Redis (needs wrk)
 	scripts/bench/cache
+
+bench-speculation: setup ## what speculation is worth under each law and depth, on easy and on hopeless texts
+	scripts/bench/speculation $(ARGS)
 
 bench-kernels: setup ## matrix products against the memory roof
 	cargo bench -p forespeak-kernels --locked
