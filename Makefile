@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache bench-blocks clean
+.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache bench-blocks bench-speculation clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench-cache: setup ## answers from the response cache over HTTP, from memory and
 
 bench-blocks: setup ## the first token of a prompt that only another engine has seen, loaded against computed
 	scripts/bench/blocks $(ARGS)
+
+bench-speculation: setup ## what speculation is worth under each law and depth, on easy and on hopeless texts
+	scripts/bench/speculation $(ARGS)
 
 bench-kernels: setup ## matrix products against the memory roof
 	cargo bench -p forespeak-kernels --locked

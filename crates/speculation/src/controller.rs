@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::acceptance::Acceptance;
+use crate::acceptance::{Acceptance, Seen};
+use crate::confidence::{Calibration, Confidence};
 use crate::cost::{Costs, StepShape};
 use crate::law::{Evidence, Law, LawSpec};
 use crate::source::{Drafters, Source};
@@ -20,6 +21,7 @@ pub struct Controller {
     spec: LawSpec,
     law: Box<dyn Law>,
     recent: Recent,
+    calibration: Calibration,
     candidates: Vec<Candidate>,
 }
 
@@ -58,6 +60,7 @@ impl Controller {
             spec,
             law: spec.build(),
             recent: Recent::default(),
+            calibration: Calibration::default(),
             candidates: Vec::new(),
         }
     }
@@ -84,22 +87,19 @@ impl Controller {
 
     /// Learns from a step that ran.
     pub fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
-        let mut passes = 0;
-        let mut by_model = 0;
         let mut drafted = 0;
         for verified in outcome.drafts {
             drafted += verified.drafted;
-            if verified.source.runs_a_model() {
-                passes = passes.max(verified.drafted);
-                by_model += verified.drafted;
-            }
             self.recent.push(verified);
-            self.evidence.acceptance.observe(
+            self.evidence.acceptance.observe_draft(
                 now,
                 verified.id,
                 verified.source,
-                verified.drafted,
-                verified.accepted,
+                Seen {
+                    planned: verified.planned,
+                    drafted: verified.drafted,
+                    accepted: verified.accepted,
+                },
             );
         }
         let shape = StepShape {
@@ -111,8 +111,29 @@ impl Controller {
         let costs = &mut self.evidence.costs;
         costs.observe_verify(now, &shape, outcome.verify);
         let context = outcome.context / outcome.drafts.len().max(1);
-        costs.observe_draft(now, passes, by_model, context, outcome.draft);
+        let (passes, rows) = (outcome.passes, outcome.pass_rows);
+        costs.observe_draft(now, passes, rows, context, outcome.draft);
         self.law.observe(now, outcome);
+    }
+
+    /// Learns how far the draft model knew what it was worth: its confidence in the tokens of a draft, and how many
+    /// of them were accepted.
+    pub fn calibrate(&mut self, confidences: &[Confidence], accepted: usize) {
+        let reached = confidences.iter().take(accepted + 1);
+        for (position, &confidence) in reached.enumerate() {
+            let accepted = position < accepted;
+            self.calibration.observe(confidence, accepted);
+        }
+    }
+
+    /// The draft model ended a draft with a token of this confidence, which was not kept.
+    pub fn skipped(&mut self, confidence: Confidence) {
+        self.calibration.skip(confidence);
+    }
+
+    /// What the draft model's confidence is worth.
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
     }
 
     /// Forgets a sequence that ended.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | which drafted tokens become text? | [`verify`] |
 //! | how likely are drafts to be accepted? | [`Acceptance`] |
+//! | how far can a drafter be believed about itself? | [`Calibration`], [`Worth`] |
 //! | what does a step cost? | [`Costs`] |
 //! | what did this text say the last time it got here? | [`ngram`] |
 //! | who drafts what, and how deep? | [`law`]: `goodput`, `threshold`, `fixed:K` |
@@ -50,6 +51,7 @@
 //! let verified = Verified {
 //!     id: 7,
 //!     source: plan.drafts[0].source,
+//!     planned: depth,
 //!     drafted: draft.len(),
 //!     accepted: walk.accepted(),
 //! };
@@ -59,11 +61,14 @@
 //!     prefill_rows: 0,
 //!     verify: Duration::from_millis(20),
 //!     draft: Duration::ZERO,
+//!     passes: 0,
+//!     pass_rows: 0,
 //! });
 //! println!("{}", plan.decision); // for the log, the metrics and the console
 //! ```
 
 mod acceptance;
+mod confidence;
 mod controller;
 mod cost;
 mod error;
@@ -78,7 +83,8 @@ pub mod verify;
 #[cfg(doc)]
 use std::time::Duration;
 
-pub use acceptance::{Acceptance, MAX_DEPTH, Survival, Totals, expected_tokens};
+pub use acceptance::{Acceptance, MAX_DEPTH, Seen, Survival, Totals, expected_tokens};
+pub use confidence::{Calibration, Confidence, Worth};
 pub use controller::{Controller, LOW_ACCEPTANCE};
 pub use cost::{Costs, DEFAULT_DRAFT_RATIO, StepShape};
 pub use error::ParseError;

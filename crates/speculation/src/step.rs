@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::confidence::Worth;
 use crate::law::Decision;
 use crate::source::{Source, Strength};
 
@@ -70,6 +71,8 @@ pub struct Plan {
     pub drafts: Vec<Draft>,
     /// The decision behind it, to be shown.
     pub decision: Decision,
+    /// What the draft model's tokens must be worth, each one, to be drafted and kept.
+    pub worth: Worth,
 }
 
 /// What became of one sequence's draft.
@@ -79,6 +82,8 @@ pub struct Verified {
     pub id: u64,
     /// Who drafted.
     pub source: Source,
+    /// Tokens that were planned: more than were drafted where the drafter found no more worth it.
+    pub planned: usize,
     /// Tokens that were drafted and verified; 0 for a plain decoding step.
     pub drafted: usize,
     /// Tokens of these that were accepted.
@@ -98,4 +103,8 @@ pub struct Outcome<'a> {
     pub verify: Duration,
     /// Time of the draft model.
     pub draft: Duration,
+    /// Passes that took it.
+    pub passes: usize,
+    /// Rows in all of them.
+    pub pass_rows: usize,
 }

@@ -15,8 +15,8 @@ mod warning;
 use std::time::{Duration, Instant};
 
 use speculation::{
-    Candidate, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Draft, Drafters, MAX_DEPTH,
-    Outcome, Plan, Source, Step, Verified,
+    Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Draft, Drafters,
+    MAX_DEPTH, Outcome, Plan, Source, Step, Verified, Worth,
 };
 
 use crate::executor::Executor;
@@ -24,6 +24,7 @@ use crate::scheduler::SeqId;
 pub use config::SpeculationConfig;
 use lookup::Lookups;
 use model::DraftModel;
+use model::StopRule;
 pub(crate) use model::{DraftTime, Wanted};
 use warning::LowAcceptance;
 
@@ -33,6 +34,8 @@ pub(crate) struct Drafting {
     controller: Controller,
     lookups: Lookups,
     model: Option<DraftModel>,
+    /// What the tokens of the next drafts must be worth.
+    worth: Worth,
     low_acceptance: LowAcceptance,
 }
 
@@ -54,13 +57,17 @@ pub(crate) struct Intent {
     pub(crate) depth: usize,
     /// The draft: at first what was looked up, later what the draft model gave.
     pub(crate) draft: Vec<u32>,
+    /// The draft model's confidence in each token.
+    pub(crate) confidences: Vec<Confidence>,
 }
 
 /// What became of a sequence's draft.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fate {
+pub(crate) struct Fate<'a> {
     pub(crate) id: SeqId,
     pub(crate) source: Source,
+    pub(crate) planned: usize,
+    pub(crate) confidences: &'a [Confidence],
     pub(crate) drafted: usize,
     pub(crate) accepted: usize,
     /// Tokens of the sequence before the step.
@@ -86,6 +93,7 @@ impl Drafting {
             ),
             lookups: Lookups::default(),
             model: draft.map(|executor| DraftModel::new(executor, blocks, rows)),
+            worth: Worth::default(),
             low_acceptance: LowAcceptance::default(),
         }
     }
@@ -144,7 +152,12 @@ impl Drafting {
             prefill_rows,
             row_budget,
         };
-        let Plan { drafts, decision } = self.controller.plan(now, &step);
+        let Plan {
+            drafts,
+            decision,
+            worth,
+        } = self.controller.plan(now, &step);
+        self.worth = worth;
         let intents = decoding.iter().zip(drafts).zip(found);
         let intents = intents.map(|((one, draft), found)| intent(one.id, &draft, found));
         (intents.collect(), decision)
@@ -155,8 +168,17 @@ impl Drafting {
         let Some(model) = &mut self.model else {
             return DraftTime::default();
         };
-        match model.draft(wanted, known) {
-            Ok(took) => took,
+        let stop = StopRule {
+            worth: self.worth,
+            calibration: self.controller.calibration(),
+        };
+        match model.draft(wanted, known, &stop) {
+            Ok(took) => {
+                for skipped in wanted.iter().filter_map(|one| one.skipped) {
+                    self.controller.skipped(skipped);
+                }
+                took
+            }
             Err(error) => {
                 tracing::error!(error, "drafting failed; going on without the draft model");
                 self.model = None;
@@ -171,7 +193,7 @@ impl Drafting {
     /// Learns from a step that took `step` in all, of which `drafting` was spent on drafts.
     pub(crate) fn observe(
         &mut self,
-        fates: &[Fate],
+        fates: &[Fate<'_>],
         prefill_rows: usize,
         step: Duration,
         drafting: DraftTime,
@@ -186,6 +208,7 @@ impl Drafting {
             .map(|fate| Verified {
                 id: fate.id.0,
                 source: fate.source,
+                planned: fate.planned,
                 drafted: fate.drafted,
                 accepted: fate.accepted,
             })
@@ -197,8 +220,14 @@ impl Drafting {
             prefill_rows,
             verify: step.saturating_sub(drafting.passes + drafting.catching_up),
             draft: drafting.passes,
+            passes: drafting.count,
+            pass_rows: drafting.rows,
         };
         self.controller.observe(now, &outcome);
+        for fate in fates {
+            let verified = fate.confidences.get(..fate.drafted).unwrap_or_default();
+            self.controller.calibrate(verified, fate.accepted);
+        }
         for fate in fates.iter().filter(|fate| fate.ended) {
             self.controller.forget(fate.id.0);
         }
@@ -246,5 +275,6 @@ fn intent(id: SeqId, draft: &Draft, found: Option<speculation::ngram::Found>) ->
         source: draft.source,
         depth: draft.depth,
         draft: tokens,
+        confidences: Vec::new(),
     }
 }

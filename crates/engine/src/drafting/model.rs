@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use model::{BLOCK_TOKENS, Batch, Logits};
+use speculation::{Calibration, Confidence, Worth};
 
 use crate::blocks::BlockHash;
 use crate::executor::Executor;
@@ -36,8 +37,41 @@ pub(crate) struct Wanted<'a> {
     pub(crate) depth: usize,
     /// Chooses as the target will choose.
     pub(crate) sampler: &'a Sampler,
-    /// The draft, when it is made: `depth` tokens, or none.
+    /// The draft, when it is made: at most `depth` tokens, fewer if more are not worth it.
     pub(crate) draft: Vec<u32>,
+    /// The drafter's confidence in each of them.
+    pub(crate) confidences: Vec<Confidence>,
+    /// Chance that all of them are accepted.
+    pub(crate) survival: f64,
+    /// The token behind them was drafted and not kept: how confident the drafter was of it.
+    pub(crate) skipped: Option<Confidence>,
+    /// Whether a draft was made at all, if only to find that none is worth it.
+    pub(crate) drafted: bool,
+}
+
+impl Wanted<'_> {
+    /// Takes a guess if it is worth its row. Says whether it was taken.
+    fn take(&mut self, token: u32, confidence: Option<Confidence>, stop: &StopRule<'_>) -> bool {
+        let Some(confidence) = confidence else {
+            self.draft.push(token);
+            return true;
+        };
+        let survival = self.survival * stop.calibration.chance(confidence);
+        if !stop.worth.keeps(survival) {
+            self.skipped = Some(confidence);
+            return false;
+        }
+        self.survival = survival;
+        self.confidences.push(confidence);
+        self.draft.push(token);
+        true
+    }
+}
+
+/// When drafts are long enough.
+pub(crate) struct StopRule<'a> {
+    pub(crate) worth: Worth,
+    pub(crate) calibration: &'a Calibration,
 }
 
 /// What drafting took.
@@ -47,6 +81,10 @@ pub(crate) struct DraftTime {
     pub(crate) passes: Duration,
     /// Computing what was missed before: paid once for a prompt, however deep the drafts.
     pub(crate) catching_up: Duration,
+    /// How many passes there were.
+    pub(crate) count: usize,
+    /// Sequences in all of them.
+    pub(crate) rows: usize,
 }
 
 /// The small model and what it has computed.
@@ -101,6 +139,7 @@ impl DraftModel {
         &mut self,
         wanted: &mut [Wanted<'_>],
         known: usize,
+        stop: &StopRule<'_>,
     ) -> Result<DraftTime, String> {
         let began = Instant::now();
         for one in wanted.iter() {
@@ -120,31 +159,46 @@ impl DraftModel {
                 })
             })
             .collect();
+        let judges = !stop.worth.is_nothing();
+        let usual = stop.calibration.usual();
+        let (mut count, mut in_passes) = (0, 0);
         while !pass.is_empty() {
             self.run(wanted, &mut pass, true)?;
+            count += 1;
+            in_passes += pass.len();
             for (row, rows) in pass.iter().enumerate() {
                 let Some(one) = wanted.get_mut(rows.wanted) else {
                     continue;
                 };
                 let scores = self.logits.row_mut(row);
                 let ahead = one.draft.len();
-                let token = one.sampler.guess(scores, ahead, known, &mut self.scratch);
-                one.draft.extend(token);
+                one.drafted = true;
+                let guess = one.sampler.guess(scores, ahead, known, &mut self.scratch);
+                let Some(token) = guess else {
+                    continue;
+                };
+                let lead = judges.then(|| Sampler::lead(scores, known, token));
+                one.take(token, lead.map(Confidence::of_lead), stop);
             }
+            let together = pass.len();
             pass.retain_mut(|rows| {
                 let Some(one) = wanted.get(rows.wanted) else {
                     return false;
                 };
                 let next = rows.positions.end;
                 rows.positions = next..next + 1;
-                // A model without a guess ends its draft here.
-                let goes_on = one.tokens.len() + one.draft.len() == next + 1;
-                goes_on && one.draft.len() < one.depth
+                // A model without a guess, or with one that was not taken, ends its draft here.
+                let taken = one.tokens.len() + one.draft.len() == next + 1;
+                taken
+                    && one.draft.len() < one.depth
+                    && stop.worth.goes_on(one.survival, usual, together)
             });
         }
         Ok(DraftTime {
             passes: caught_up.elapsed(),
             catching_up: caught_up - began,
+            count,
+            rows: in_passes,
         })
     }
 

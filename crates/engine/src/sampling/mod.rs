@@ -109,6 +109,18 @@ impl Sampler {
         self.choose(row, ahead, scratch)
     }
 
+    /// By how much the score of a guess leads that of the best other token. To be asked right after
+    /// [`Sampler::guess`], with what is left of the row, which is spent.
+    pub(crate) fn lead(row: &mut [f32], known: usize, guess: u32) -> f32 {
+        let known = known.min(row.len());
+        let row = &mut row[..known];
+        let Some(score) = row.get_mut(guess as usize) else {
+            return f32::NEG_INFINITY;
+        };
+        let own = std::mem::replace(score, f32::NEG_INFINITY);
+        scores::best(row).map_or(f32::INFINITY, |other| own - other.value)
+    }
+
     /// Applies `min_tokens`, bias and penalties.
     fn push_scores(&self, row: &mut [f32], ahead: usize) {
         if self.generated + ahead < self.sampling.min_tokens {

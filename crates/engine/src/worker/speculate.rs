@@ -1,9 +1,8 @@
 //! Guesses ahead of a step, and what was learnt from them behind it.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use speculation::Source;
+use speculation::{Confidence, Source};
 
 use super::Worker;
 use crate::drafting::{Decoding, DraftTime, Fate, Intent, Wanted};
@@ -21,7 +20,10 @@ pub(super) struct Guesses {
 #[derive(Debug)]
 pub(super) struct Guess {
     source: Source,
+    /// Tokens that were to be guessed, had they been worth it.
+    planned: usize,
     pub(super) tokens: Vec<u32>,
+    confidences: Vec<Confidence>,
     /// Tokens of the sequence before the step.
     before: usize,
     /// Guesses that were held against the truth.
@@ -66,7 +68,9 @@ impl Worker {
                 let intent = intents.next_if(|intent| intent.id == work.id)?;
                 Some(Guess {
                     source: intent.source,
+                    planned: intent.depth,
                     tokens: intent.draft,
+                    confidences: intent.confidences,
                     before: work.rows.end,
                     verified: 0,
                     accepted: 0,
@@ -132,6 +136,10 @@ impl Worker {
                     depth: intent.depth,
                     sampler: &choice.sampler,
                     draft: Vec::with_capacity(intent.depth),
+                    confidences: Vec::with_capacity(intent.depth),
+                    survival: 1.0,
+                    skipped: None,
+                    drafted: false,
                 })
             })
             .collect();
@@ -140,11 +148,19 @@ impl Worker {
         }
         let known = self.vocabulary.vocab_size();
         let took = self.drafting.draft(&mut wanted, known);
-        let drafts = wanted.into_iter().map(|one| (one.id, one.draft));
-        let mut drafts: HashMap<_, _> = drafts.collect();
+        let mut made = wanted
+            .into_iter()
+            .map(|one| (one.id, one.draft, one.confidences, one.drafted))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .peekable();
         for intent in intents {
-            if let Some(draft) = drafts.remove(&intent.id) {
+            if let Some((_, draft, confidences, drafted)) = made.next_if(|one| one.0 == intent.id) {
                 intent.draft = draft;
+                intent.confidences = confidences;
+                if !drafted {
+                    intent.depth = 0;
+                }
             }
         }
         took
@@ -153,12 +169,16 @@ impl Worker {
     /// Tells controller and metrics how the guesses did.
     pub(super) fn learn(&mut self, plan: &StepPlan, guesses: &Guesses, step: Duration) {
         let works = plan.work.iter().zip(&guesses.guesses);
-        let fates: Vec<Fate> = works
+        let fates: Vec<Fate<'_>> = works
             .filter_map(|(work, guess)| {
                 let guess = guess.as_ref()?;
+                // Behind the end of an answer nothing was verified, and nothing is known of the drafter.
+                let whole = guess.verified == guess.tokens.len();
                 Some(Fate {
                     id: work.id,
                     source: guess.source,
+                    planned: if whole { guess.planned } else { guess.verified },
+                    confidences: &guess.confidences,
                     drafted: guess.verified,
                     accepted: guess.accepted,
                     tokens: guess.before,

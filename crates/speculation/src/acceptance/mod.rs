@@ -17,6 +17,10 @@
 //! small depth over to positions that are not drafted now. A sequence's level is drawn towards that of
 //! its source until it has rejections of its own: `r = (observed + m r_source) / (expected + m)`.
 //!
+//! A drafter that stops early because it is not sure counts like one that was rejected there: `survival` is the
+//! chance that a position is drafted *and* accepted. How often drafts go on to the next position is kept too
+//! ([`Acceptance::goes_on`]): rows that are not drafted cost nothing.
+//!
 //! # Example
 //! ```
 //! use std::time::Duration;
@@ -86,7 +90,20 @@ pub struct Acceptance {
 struct SourceRecord {
     shape: Shape,
     level: Level,
+    /// Positions drafted over those planned and reached.
+    drafted: Level,
     totals: Totals,
+}
+
+/// One draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Tokens that were planned.
+    pub planned: usize,
+    /// Tokens that were drafted and verified: fewer if the drafter stopped.
+    pub drafted: usize,
+    /// Tokens of these that were accepted.
+    pub accepted: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -140,8 +157,21 @@ impl Acceptance {
         drafted: usize,
         accepted: usize,
     ) {
-        let drafted = drafted.min(MAX_DEPTH);
-        let accepted = accepted.min(drafted);
+        let seen = Seen {
+            planned: drafted,
+            drafted,
+            accepted,
+        };
+        self.observe_draft(now, sequence, source, seen);
+    }
+
+    /// The same for a draft that may have ended before it was as long as planned.
+    pub fn observe_draft(&mut self, now: Duration, sequence: u64, source: Source, seen: Seen) {
+        let made = seen.drafted.min(MAX_DEPTH);
+        let accepted = seen.accepted.min(made);
+        let stopped = made < seen.planned.min(MAX_DEPTH);
+        // Where it stopped it counts as rejected.
+        let drafted = made + usize::from(stopped);
         if drafted == 0 {
             return;
         }
@@ -149,17 +179,22 @@ impl Acceptance {
             return;
         };
         let prior = source.prior();
+        record
+            .drafted
+            .observe(now, made as f64, drafted as f64, SOURCE_DECAY);
         let expected = record.shape.expected_rejections(drafted, accepted, prior);
         let observed = f64::from(u8::from(accepted < drafted));
         record.shape.observe(drafted, accepted);
         record.level.observe(now, observed, expected, SOURCE_DECAY);
-        record.totals.add(drafted, accepted);
+        if made > 0 {
+            record.totals.add(made, accepted);
+        }
 
         self.clock += 1;
         self.make_room(sequence);
         let own = self.sequences.entry(sequence).or_default();
         own.seen = self.clock;
-        own.drafted += drafted as u64;
+        own.drafted += made as u64;
         own.accepted += accepted as u64;
         if let Some(level) = own.levels.get_mut(source.index()) {
             level.observe(now, observed, expected, SEQUENCE_DECAY);
@@ -184,6 +219,14 @@ impl Acceptance {
             *survival = product;
         }
         survival
+    }
+
+    /// Chance that a draft of a source goes on to the next position where more is planned.
+    pub fn goes_on(&self, source: Source) -> f64 {
+        self.sources
+            .get(source.index())
+            .map_or(1.0, |record| record.drafted.ratio(1.0, SOURCE_PRIOR))
+            .min(1.0)
     }
 
     /// Counters of a source.

@@ -21,6 +21,7 @@
 
 use super::{Decision, Evidence, Reason};
 use crate::acceptance::{MAX_DEPTH, Survival};
+use crate::confidence::Worth;
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Candidate, Step};
@@ -28,8 +29,11 @@ use crate::step::{Candidate, Step};
 /// What one sequence could draft.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arm {
-    /// Chance of each position.
+    /// Chance that each position is drafted and accepted.
     pub survival: Survival,
+    /// Chance that a draft that is planned long enough goes on to the next position; 1 for drafters that never
+    /// stop of themselves.
+    pub goes_on: f64,
     /// Most tokens.
     pub limit: usize,
     /// Whether drafting takes passes of the draft model.
@@ -41,6 +45,7 @@ impl Arm {
     pub(super) fn new(evidence: &Evidence, id: u64, source: Source, limit: usize) -> Self {
         Self {
             survival: evidence.acceptance.survival(id, source),
+            goes_on: evidence.acceptance.goes_on(source),
             limit: limit.min(MAX_DEPTH),
             runs_a_model: source.runs_a_model(),
         }
@@ -56,9 +61,21 @@ impl Arm {
         }
         Self {
             survival,
+            goes_on: 1.0,
             limit: limit.min(MAX_DEPTH),
             runs_a_model: true,
         }
+    }
+
+    /// Rows that a draft of `depth` is expected to have.
+    fn rows(&self, depth: usize) -> f64 {
+        let mut reach = 1.0;
+        (0..depth)
+            .map(|_| {
+                reach *= self.goes_on;
+                reach
+            })
+            .sum()
     }
 
     /// Expected tokens of a step with a draft of `depth`.
@@ -122,25 +139,60 @@ impl StepCosts {
         self.verify.get(drafted).copied().unwrap_or(last)
     }
 
+    /// The same for an expected number.
+    fn verify_about(&self, drafted: f64) -> f64 {
+        let (below, part) = (drafted.floor(), drafted.fract());
+        let below = below as usize;
+        let first = self.verify(below);
+        if part > 0.0 {
+            first + part * (self.verify(below + 1) - first)
+        } else {
+            first
+        }
+    }
+
     pub(super) fn pass(&self, sequences: usize) -> f64 {
         let last = self.pass.last().copied().unwrap_or(0.0);
         self.pass.get(sequences).copied().unwrap_or(last)
     }
 
+    /// What a token must bring, once it is its turn, where the plan has these depths.
+    pub(super) fn worth(&self, arms: &[Arm], depths: &[usize]) -> Worth {
+        let rows: usize = depths.iter().sum();
+        let planned = rows.clamp(1, self.most().max(1));
+        let drafting = self.pass.len().saturating_sub(1).max(1);
+        let alone = self.pass(1);
+        let more = (self.pass(drafting) - alone) / (drafting - 1).max(1) as f64;
+        Worth {
+            price: self.goodput(arms, depths),
+            row: (self.verify(planned) - self.verify(0)) / planned as f64,
+            pass: (alone - more).max(0.0),
+            more,
+        }
+    }
+
     /// Seconds of a step with these depths.
     pub(super) fn seconds(&self, arms: &[Arm], depths: &[usize]) -> f64 {
         let mut in_pass = [0usize; MAX_DEPTH];
-        for (_, &depth) in arms.iter().zip(depths).filter(|(arm, _)| arm.runs_a_model) {
+        let (mut rows, mut goes_on) = (0.0, 0.0f64);
+        for (arm, &depth) in arms.iter().zip(depths) {
+            rows += arm.rows(depth);
+            if !arm.runs_a_model {
+                continue;
+            }
+            goes_on = goes_on.max(arm.goes_on);
             for count in in_pass.iter_mut().take(depth) {
                 *count += 1;
             }
         }
-        let passes: f64 = in_pass
-            .iter()
-            .filter(|&&n| n > 0)
-            .map(|&n| self.pass(n))
-            .sum();
-        self.verify(depths.iter().sum()) + passes
+        // The first pass always runs; each further one if any draft goes on.
+        let mut runs = 1.0;
+        let mut passes = 0.0;
+        for &sequences in in_pass.iter().filter(|&&n| n > 0) {
+            passes += runs * self.pass(sequences);
+            runs *= goes_on;
+        }
+        self.verify_about(rows) + passes
     }
 
     /// Expected tokens per second with these depths.
@@ -180,6 +232,10 @@ struct Item {
     /// Depth of the draft that ends with this token.
     depth: usize,
     survival: f64,
+    /// Chance that it is drafted at all.
+    row: f64,
+    /// Chance that its pass runs.
+    pass: f64,
     runs_a_model: bool,
 }
 
@@ -187,15 +243,22 @@ struct Item {
 pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
     let mut items: Vec<Item> = Vec::new();
     for (index, arm) in arms.iter().enumerate() {
-        let positions = arm.survival.iter().take(arm.limit).enumerate();
-        items.extend(positions.filter(|&(_, &survival)| survival > 0.0).map(
-            |(position, &survival)| Item {
+        let mut reached = 1.0;
+        for (position, &survival) in arm.survival.iter().take(arm.limit).enumerate() {
+            if survival <= 0.0 {
+                break;
+            }
+            let pass = reached;
+            reached *= arm.goes_on;
+            items.push(Item {
                 arm: index,
                 depth: position + 1,
                 survival,
+                row: reached,
+                pass,
                 runs_a_model: arm.runs_a_model,
-            },
-        ));
+            });
+        }
     }
     items.sort_by(|a, b| {
         b.survival
@@ -210,18 +273,19 @@ pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
     let first_bound = if models { 0 } else { deepest };
     for bound in first_bound..=deepest {
         let mut in_pass = [0usize; MAX_DEPTH + 1];
-        let (mut tokens, mut passes, mut rows) = (arms.len() as f64, 0.0, 0);
+        let (mut tokens, mut passes, mut rows, mut drafted) = (arms.len() as f64, 0.0, 0, 0.0);
         for item in items.iter().filter(|item| within(item, bound)) {
             if rows == costs.most() {
                 break;
             }
             rows += 1;
+            drafted += item.row;
             tokens += item.survival;
             if let Some(count) = in_pass.get_mut(item.depth).filter(|_| item.runs_a_model) {
-                passes += costs.pass(*count + 1) - costs.pass(*count);
+                passes += item.pass * (costs.pass(*count + 1) - costs.pass(*count));
                 *count += 1;
             }
-            let goodput = tokens / (costs.verify(rows) + passes).max(f64::MIN_POSITIVE);
+            let goodput = tokens / (costs.verify_about(drafted) + passes).max(f64::MIN_POSITIVE);
             if goodput > best_goodput {
                 (best, best_goodput) = ((bound, rows), goodput);
             }
@@ -296,10 +360,15 @@ fn best_worth(
     let curve = evidence.costs.verify_curve(shape, limit);
     let plain = curve.first().copied().unwrap_or(0.0);
     let survival = evidence.acceptance.survival(id, source);
+    let goes_on = evidence.acceptance.goes_on(source);
     let (mut gained, mut best) = (0.0, 0.0f64);
-    for (depth, (survival, verify)) in survival.iter().zip(curve.iter().skip(1)).enumerate() {
+    let (mut seconds, mut before, mut reached) = (0.0, plain, 1.0);
+    for (survival, verify) in survival.iter().zip(curve.iter().skip(1)) {
         gained += survival;
-        let seconds = verify - plain + pass * (depth + 1) as f64;
+        seconds += pass * reached;
+        reached *= goes_on;
+        seconds += reached * (verify - before);
+        before = *verify;
         best = best.max(gained - price * seconds);
     }
     best

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::allocate::{Arm, StepCosts};
 use super::{Decision, Evidence, Law, Reason};
+use crate::confidence::Worth;
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step};
 
@@ -66,5 +67,9 @@ pub(super) fn uniform(
     let depths: Vec<usize> = drafts.iter().map(|draft| draft.depth).collect();
     let costs = StepCosts::new(step, evidence, &arms);
     let decision = Decision::of(&depths, costs.speedup(&arms, &depths), reason);
-    Plan { drafts, decision }
+    Plan {
+        drafts,
+        decision,
+        worth: Worth::default(),
+    }
 }

@@ -7,6 +7,8 @@
 //! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better;
 //! - at most 1 % of the time is spent on probes: a deeper draft of one sequence, or a plain step where it
 //!   is not known what that costs. They bring the law back from depth 0;
+//! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
+//!   model stops where its own confidence falls below it;
 //! - with several sources, [`choose_source`] says who drafts, at the price that time had in the last step.
 //!
 //! # Example
@@ -24,7 +26,8 @@
 //!         now += Duration::from_millis(25);
 //!         depth = controller.plan(now, &Step::decoding(&[candidate])).drafts[0].depth;
 //!         let verified = Verified {
-//!             id: 1, source: Source::Model, drafted: depth, accepted: accepted_of(depth),
+//!             id: 1, source: Source::Model, planned: depth, drafted: depth,
+//!             accepted: accepted_of(depth),
 //!         };
 //!         controller.observe(now, &Outcome {
 //!             drafts: &[verified],
@@ -32,6 +35,8 @@
 //!             prefill_rows: 0,
 //!             verify: Duration::from_millis(20 + depth as u64),
 //!             draft: Duration::from_millis(2 * depth as u64),
+//!             passes: depth,
+//!             pass_rows: depth,
 //!         });
 //!     }
 //!     depth
@@ -107,6 +112,7 @@ impl Law for Goodput {
             plain_evidence: evidence.costs.evidence(now, &shape),
         };
         let speedup = costs.speedup(&arms, &depths);
+        let worth = costs.worth(&arms, &depths);
         let (depths, reason) = self.probe(&draught, &depths).unwrap_or((depths, reason));
         let decision = Decision::of(&depths, speedup, reason);
         let drafts = who
@@ -114,7 +120,11 @@ impl Law for Goodput {
             .zip(depths)
             .map(|((id, source), depth)| Draft { id, source, depth })
             .collect();
-        Plan { drafts, decision }
+        Plan {
+            drafts,
+            decision,
+            worth,
+        }
     }
 
     fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {

@@ -25,10 +25,13 @@
 //! let mut depth_at = |second, accepted| {
 //!     let now = Duration::from_secs(second);
 //!     let drafted = law.plan(now, &Step::decoding(&step), &evidence).drafts[0].depth;
-//!     let verified = Verified { id: 1, source: Source::Model, drafted, accepted };
+//!     let verified = Verified {
+//!         id: 1, source: Source::Model, planned: drafted, drafted, accepted,
+//!     };
 //!     let took = Duration::from_millis(9);
 //!     law.observe(now, &Outcome {
-//!         drafts: &[verified], context: 9, prefill_rows: 0, verify: took, draft: took,
+//!         drafts: &[verified], context: 9, prefill_rows: 0, verify: took, draft: took, passes: drafted,
+//!         pass_rows: drafted,
 //!     });
 //!     drafted
 //! };
@@ -180,6 +183,7 @@ mod tests {
             let verified = Verified {
                 id: 1,
                 source: Source::Model,
+                planned: drafted,
                 drafted,
                 accepted: (drafted as f64 * acceptance) as usize,
             };
@@ -189,6 +193,8 @@ mod tests {
                 prefill_rows: 0,
                 verify: Duration::from_millis(9),
                 draft: Duration::from_millis(1),
+                passes: drafted,
+                pass_rows: drafted,
             };
             law.observe(now, &outcome);
         }

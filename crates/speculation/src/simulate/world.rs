@@ -184,11 +184,15 @@ impl World {
                 verified.push(Verified {
                     id: stream.id,
                     source: draft.source,
+                    planned: draft.depth,
                     drafted: draft.depth,
                     accepted,
                 });
             }
             let (verify, draft) = self.mean_times(&verified);
+            let by_model = verified.iter().filter(|v| v.source == Source::Model);
+            let passes = by_model.clone().map(|v| v.drafted).max().unwrap_or(0);
+            let pass_rows = by_model.map(|v| v.drafted).sum();
             mean_clock += verify + draft;
             let verify = verify * self.machine.unevenness(&mut noise);
             let draft = draft * self.machine.unevenness(&mut noise);
@@ -201,6 +205,8 @@ impl World {
                     prefill_rows: 0,
                     verify: Duration::from_secs_f64(verify),
                     draft: Duration::from_secs_f64(draft),
+                    passes,
+                    pass_rows,
                 },
             );
             for stream in streams.iter_mut().filter(|s| s.emitted >= ANSWER) {

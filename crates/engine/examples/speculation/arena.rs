@@ -1,0 +1,166 @@
+//! An engine under one policy, with streams that never run dry.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use forespeak_engine::{Engine, EngineConfig, Generation, Priority, Request, Stepper};
+
+use crate::Failure;
+use crate::options::Policy;
+use crate::pair::{BLOCKS, Pair};
+use crate::texts::{Texts, Workload};
+
+pub(crate) struct Arena {
+    engine: Engine,
+    stepper: Stepper,
+    texts: Arc<Texts>,
+    streams: Vec<Stream>,
+    /// Requests so far: no two share a salt, so nobody finds what another one was told.
+    asked: usize,
+}
+
+/// Somebody who asks again as soon as the answer is complete.
+#[derive(Default)]
+struct Stream {
+    asked: usize,
+    open: Option<Generation>,
+}
+
+/// What happened in a stretch of time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Slice {
+    pub(crate) seconds: f64,
+    pub(crate) steps: u64,
+    pub(crate) tokens: u64,
+    pub(crate) drafted: u64,
+    pub(crate) accepted: u64,
+}
+
+impl Slice {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        self.steps += other.steps;
+        self.tokens += other.tokens;
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.tokens as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Tokens drafted for a sequence in a step.
+    pub(crate) fn depth(&self, streams: usize) -> f64 {
+        self.drafted as f64 / (self.steps.max(1) as f64 * streams as f64)
+    }
+
+    pub(crate) fn acceptance(&self) -> Option<f64> {
+        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
+    }
+}
+
+impl Arena {
+    pub(crate) fn start(
+        pair: &Pair,
+        policy: &Policy,
+        texts: &Arc<Texts>,
+        streams: usize,
+    ) -> Result<Self, Failure> {
+        let config = EngineConfig {
+            num_blocks: BLOCKS,
+            max_model_len: pair.target.config().context_length,
+            max_num_batched_tokens: 256,
+            speculation: policy.config,
+            ..EngineConfig::default()
+        };
+        let vocabulary = Arc::clone(&pair.tokenizer);
+        let (engine, stepper) = Engine::manual(config, pair.executors()?, vocabulary)?;
+        Ok(Self {
+            engine,
+            stepper,
+            texts: Arc::clone(texts),
+            streams: (0..streams).map(|_| Stream::default()).collect(),
+            asked: 0,
+        })
+    }
+
+    /// Lets all streams run for `seconds`.
+    pub(crate) fn run(&mut self, workload: Workload, seconds: f64) -> Result<Slice, Failure> {
+        let before = self.counted();
+        let mut steps = 0;
+        let began = Instant::now();
+        while began.elapsed().as_secs_f64() < seconds {
+            if self.engine.metrics().running() < self.streams.len() {
+                self.refill(workload)?;
+            }
+            self.stepper.step();
+            steps += 1;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let after = self.counted();
+        Ok(Slice {
+            seconds,
+            steps,
+            tokens: after[0] - before[0],
+            drafted: after[1] - before[1],
+            accepted: after[2] - before[2],
+        })
+    }
+
+    /// Everybody leaves.
+    pub(crate) fn drop_streams(&mut self) {
+        for stream in &mut self.streams {
+            stream.open = None;
+        }
+        // Takes the cancellations; there is nothing to compute then.
+        self.stepper.step();
+    }
+
+    fn counted(&self) -> [u64; 3] {
+        let metrics = self.engine.metrics();
+        [
+            metrics.generation_tokens(),
+            metrics.draft_tokens(),
+            metrics.accepted_tokens(),
+        ]
+    }
+
+    fn refill(&mut self, workload: Workload) -> Result<(), Failure> {
+        let count = self.streams.len();
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            if stream.open.as_mut().is_some_and(|open| !is_over(open)) {
+                continue;
+            }
+            let (prompt, mut sampling) = self.texts.ask(workload, index + stream.asked * count);
+            if stream.asked == 0 {
+                // The first answers end at different times, and so do all after them.
+                sampling.max_tokens = sampling
+                    .max_tokens
+                    .map(|most| most - most * index / count / 2);
+            }
+            stream.asked += 1;
+            self.asked += 1;
+            stream.open = Some(self.engine.submit(Request {
+                id: "bench".into(),
+                prompt,
+                sampling,
+                priority: Priority::Normal,
+                cache_salt: Some(self.asked.to_string().into()),
+            })?);
+        }
+        Ok(())
+    }
+}
+
+/// Reads what has come; whether it was all.
+fn is_over(open: &mut Generation) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match open.poll_recv(&mut context) {
+            Poll::Ready(Some(_)) => {}
+            Poll::Ready(None) => return true,
+            Poll::Pending => return false,
+        }
+    }
+}

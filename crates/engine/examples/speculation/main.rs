@@ -1,0 +1,107 @@
+//! What speculation is worth: tokens per second under each policy, on texts that are easy, hard and impossible to
+//! guess. All policies take turns in short slices of one run, so what else the machine does hits all of them alike
+//! and their ratios can be trusted. Each has an engine of its own, which learns only in its own slices.
+//!
+//! `cargo run --release -p forespeak-engine --example speculation -- --help`; `make bench-speculation` makes the
+//! tables and the plot out of it.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod arena;
+mod options;
+mod pair;
+mod report;
+mod texts;
+
+use std::error::Error;
+use std::sync::Arc;
+
+use arena::{Arena, Slice};
+use options::Options;
+use pair::Pair;
+use report::{CellReport, MixReport};
+use texts::{Texts, Workload};
+
+type Failure = Box<dyn Error>;
+
+fn main() -> Result<(), Failure> {
+    let options = Options::read(std::env::args().skip(1))?;
+    let pair = Pair::load(&options)?;
+    let texts = Arc::new(Texts::new(&pair)?);
+    for &streams in &options.streams {
+        for &workload in &options.workloads {
+            match workload {
+                Workload::Mix => mix(&options, &pair, &texts, streams)?,
+                steady => cell(&options, &pair, &texts, steady, streams)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One kind of text, all policies in turns.
+fn cell(
+    options: &Options,
+    pair: &Pair,
+    texts: &Arc<Texts>,
+    workload: Workload,
+    streams: usize,
+) -> Result<(), Failure> {
+    let mut arenas = arenas(options, pair, texts, streams)?;
+    for arena in &mut arenas {
+        arena.run(workload, options.warm_up)?;
+    }
+    let mut sums = vec![Slice::default(); arenas.len()];
+    for round in 0..options.rounds {
+        for turn in 0..arenas.len() {
+            // Every round begins with another one: nobody always follows the same neighbour.
+            let index = (round + turn) % arenas.len();
+            if let (Some(arena), Some(sum)) = (arenas.get_mut(index), sums.get_mut(index)) {
+                sum.add(&arena.run(workload, options.slice)?);
+            }
+        }
+    }
+    let report = CellReport::new(options, pair, workload, streams, &sums);
+    println!("{}", report.line());
+    report.keep(options)
+}
+
+/// Texts that shift. A policy runs through all of them at a stretch: how fast it follows is the question.
+fn mix(options: &Options, pair: &Pair, texts: &Arc<Texts>, streams: usize) -> Result<(), Failure> {
+    for (policy, mut arena) in options
+        .policies
+        .iter()
+        .zip(arenas(options, pair, texts, streams)?)
+    {
+        let mut windows = Vec::new();
+        let mut began = 0.0;
+        for phase in 0..options.phases {
+            let workload = Workload::SHIFTING[phase % Workload::SHIFTING.len()];
+            arena.drop_streams();
+            let mut left = options.phase_seconds;
+            while left > 1e-6 {
+                let slice = arena.run(workload, left.min(report::WINDOW))?;
+                left -= report::WINDOW;
+                windows.push((began, workload, slice));
+                began += slice.seconds;
+            }
+        }
+        let report = MixReport::new(options, pair, policy, streams, &windows);
+        println!("{}", report.line());
+        report.keep(options)?;
+    }
+    Ok(())
+}
+
+fn arenas(
+    options: &Options,
+    pair: &Pair,
+    texts: &Arc<Texts>,
+    streams: usize,
+) -> Result<Vec<Arena>, Failure> {
+    options
+        .policies
+        .iter()
+        .map(|policy| Arena::start(pair, policy, texts, streams))
+        .collect()
+}

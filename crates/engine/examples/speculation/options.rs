@@ -1,0 +1,129 @@
+//! What to measure, from the command line.
+
+use std::path::PathBuf;
+
+use forespeak_engine::{Drafters, LawSpec, SpeculationConfig};
+
+use crate::Failure;
+use crate::texts::Workload;
+
+const HELP: &str = "\
+speculation [--target FILE --draft FILE|none] [--threads 2] [--draft-threads 2]
+            [--workloads prose,questions,copying,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
+            [--drafters auto|model|ngram] [--rounds 8] [--slice SECONDS] [--warm-up SECONDS]
+            [--phases 4] [--phase SECONDS] [--quick] [--json FILE]
+Every cell is one line on standard output, and with --json one line of JSON added to FILE.";
+
+/// A policy and its name in tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    pub(crate) config: SpeculationConfig,
+}
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) target: Option<PathBuf>,
+    pub(crate) draft: Option<PathBuf>,
+    pub(crate) has_draft: bool,
+    pub(crate) threads: usize,
+    pub(crate) draft_threads: Option<usize>,
+    pub(crate) workloads: Vec<Workload>,
+    pub(crate) streams: Vec<usize>,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) rounds: usize,
+    /// Seconds of a policy's turn.
+    pub(crate) slice: f64,
+    /// Seconds before anything counts.
+    pub(crate) warm_up: f64,
+    pub(crate) phases: usize,
+    pub(crate) phase_seconds: f64,
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let mut options = Self {
+            target: None,
+            draft: None,
+            has_draft: true,
+            threads: 2,
+            draft_threads: None,
+            workloads: Workload::ALL.to_vec(),
+            streams: vec![1, 4, 16],
+            policies: Vec::new(),
+            rounds: 8,
+            slice: 0.5,
+            warm_up: 0.5,
+            phases: 4,
+            phase_seconds: 20.0,
+            json: None,
+        };
+        let mut drafters = "auto".to_owned();
+        let mut policies = "off,fixed:1,fixed:2,fixed:3,fixed:4,fixed:5,fixed:6,fixed:7,fixed:8,\
+                            threshold,goodput"
+            .to_owned();
+        let mut arguments = arguments;
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+            match name.as_str() {
+                "--target" => options.target = Some(value()?.into()),
+                "--draft" => match value()?.as_str() {
+                    "none" => options.has_draft = false,
+                    path => options.draft = Some(path.into()),
+                },
+                "--threads" => options.threads = value()?.parse()?,
+                "--draft-threads" => options.draft_threads = Some(value()?.parse()?),
+                "--workloads" => {
+                    options.workloads = list(&value()?, |word| word.parse())?;
+                }
+                "--streams" => {
+                    options.streams = list(&value()?, |word| Ok(word.parse()?))?;
+                }
+                "--policies" => policies = value()?,
+                "--drafters" => drafters = value()?,
+                "--rounds" => options.rounds = value()?.parse()?,
+                "--slice" => options.slice = value()?.parse()?,
+                "--warm-up" => options.warm_up = value()?.parse()?,
+                "--phases" => options.phases = value()?.parse()?,
+                "--phase" => options.phase_seconds = value()?.parse()?,
+                "--json" => options.json = Some(value()?.into()),
+                "--quick" => {
+                    options.rounds = 3;
+                    options.slice = 0.4;
+                    options.warm_up = 0.3;
+                    options.phase_seconds = 4.0;
+                    policies = "off,fixed:1,fixed:2,fixed:4,fixed:6,fixed:8,goodput".to_owned();
+                }
+                "--help" => {
+                    println!("{HELP}");
+                    std::process::exit(0);
+                }
+                other => return Err(format!("{other} is no option\n{HELP}").into()),
+            }
+        }
+        options.policies = list(&policies, |name| policy(name, &drafters))?;
+        Ok(options)
+    }
+}
+
+fn list<T>(words: &str, read: impl Fn(&str) -> Result<T, Failure>) -> Result<Vec<T>, Failure> {
+    words.split(',').map(|word| read(word.trim())).collect()
+}
+
+/// `off`, a law, or `drafters/law`.
+fn policy(name: &str, usual: &str) -> Result<Policy, Failure> {
+    let config = if name == "off" {
+        SpeculationConfig::OFF
+    } else {
+        let (drafters, law) = name.split_once('/').unwrap_or((usual, name));
+        SpeculationConfig {
+            drafters: drafters.parse::<Drafters>()?,
+            law: law.parse::<LawSpec>()?,
+        }
+    };
+    Ok(Policy {
+        name: name.to_owned(),
+        config,
+    })
+}

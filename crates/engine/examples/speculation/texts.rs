@@ -1,0 +1,146 @@
+//! What the streams ask for.
+
+use std::str::FromStr;
+
+use forespeak_engine::Sampling;
+
+use crate::Failure;
+use crate::pair::{Pair, bundled};
+
+/// A kind of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// The beginning of a page of documentation goes on.
+    Prose,
+    /// Questions to the chat.
+    Questions,
+    /// A given text is said again.
+    Copying,
+    /// Tokens by chance: nothing can be guessed.
+    Random,
+    /// All of these, one after the other.
+    Mix,
+}
+
+impl Workload {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Prose,
+        Self::Questions,
+        Self::Copying,
+        Self::Random,
+        Self::Mix,
+    ];
+
+    /// What the mix goes through.
+    pub(crate) const SHIFTING: [Self; 4] =
+        [Self::Prose, Self::Random, Self::Copying, Self::Questions];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Prose => "prose",
+            Self::Questions => "questions",
+            Self::Copying => "copying",
+            Self::Random => "random",
+            Self::Mix => "mix",
+        }
+    }
+}
+
+impl FromStr for Workload {
+    type Err = Failure;
+
+    fn from_str(name: &str) -> Result<Self, Failure> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or(format!("{name} is no workload").into())
+    }
+}
+
+const ANSWER: usize = 192;
+const RANDOM_PROMPT: usize = 64;
+/// So even that the choice is nearly uniform.
+const RANDOM_TEMPERATURE: f32 = 4.0;
+/// Characters of a text to be copied, and of its second beginning.
+const COPIED: usize = 900;
+const BEGUN: usize = 80;
+
+/// Prompts, made once.
+pub(crate) struct Texts {
+    prose: Vec<Vec<u32>>,
+    questions: Vec<Vec<u32>>,
+    copying: Vec<Vec<u32>>,
+    random: Vec<Vec<u32>>,
+}
+
+impl Texts {
+    pub(crate) fn new(pair: &Pair) -> Result<Self, Failure> {
+        let encode = |texts: Vec<String>| -> Result<Vec<Vec<u32>>, Failure> {
+            texts.iter().map(|text| pair.encode(text)).collect()
+        };
+        let prose = include_str!("prose.txt").split("\n---\n");
+        let questions = include_str!("questions.txt").lines();
+        let page = std::fs::read_to_string(bundled("goldens/text.txt"))?;
+        let letters: Vec<char> = page.chars().collect();
+        let copied = letters
+            .windows(COPIED)
+            .step_by(COPIED / 3)
+            .map(|text| text.iter().collect::<String>());
+        let known = pair.target.config().vocab_size as u64;
+        let mut state = 1u64;
+        let mut next = || {
+            // An ordinary 64-bit congruence: any will do.
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % (known - 300) + 256) as u32
+        };
+        Ok(Self {
+            prose: encode(prose.map(|text| text.trim_end().to_owned()).collect())?,
+            questions: encode(
+                questions
+                    .map(|question| {
+                        format!(
+                            "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+                        )
+                    })
+                    .collect(),
+            )?,
+            copying: encode(
+                copied
+                    .map(|text| {
+                        let begun: String = text.chars().take(BEGUN).collect();
+                        format!("{text}\n\n{text}\n\n{begun}")
+                    })
+                    .collect(),
+            )?,
+            random: (0..32)
+                .map(|_| (0..RANDOM_PROMPT).map(|_| next()).collect())
+                .collect(),
+        })
+    }
+
+    /// The `index`-th request of a workload.
+    pub(crate) fn ask(&self, workload: Workload, index: usize) -> (Vec<u32>, Sampling) {
+        let prompts = match workload {
+            Workload::Prose | Workload::Mix => &self.prose,
+            Workload::Questions => &self.questions,
+            Workload::Copying => &self.copying,
+            Workload::Random => &self.random,
+        };
+        let prompt = prompts
+            .get(index % prompts.len().max(1))
+            .cloned()
+            .unwrap_or_default();
+        let temperature = match workload {
+            Workload::Random => RANDOM_TEMPERATURE,
+            _ => 0.0,
+        };
+        let sampling = Sampling {
+            temperature,
+            seed: Some(index as u64),
+            max_tokens: Some(ANSWER),
+            ignore_eos: true,
+            ..Sampling::default()
+        };
+        (prompt, sampling)
+    }
+}

@@ -1,0 +1,204 @@
+//! How far a drafter can be believed about itself, and when a draft is long enough.
+//!
+//! A draft model knows where it is guessing: the smaller its lead of the best token over the second best, the
+//! likelier the target disagrees. [`Confidence`] is that lead as a share of both, `1 / (1 + e^-lead)`;
+//! [`Calibration`] counts how often tokens of each confidence were accepted; [`Worth`] compares what one more
+//! token promises with what it costs, at the price that time has. So a draft ends where this text becomes hard to
+//! guess, not where texts do on average:
+//!
+//! - a token is *kept* if `survival >= price * row`, survival being the product of the chances up to it: its pass
+//!   is paid already, its row of the verification is not;
+//! - the draft *goes on* if `survival * usual chance >= price * (row + share of a pass)`.
+//!
+//! # Example
+//! ```
+//! use forespeak_speculation::{Calibration, Confidence, Worth};
+//!
+//! let mut calibration = Calibration::default();
+//! for _ in 0..200 {
+//!     calibration.observe(Confidence::of_lead(3.0), true);
+//!     calibration.observe(Confidence::of_lead(0.1), false);
+//! }
+//! let sure = calibration.chance(Confidence::of_lead(3.0));
+//! let torn = calibration.chance(Confidence::of_lead(0.1));
+//! assert!(sure > 0.95 && torn < 0.1);
+//!
+//! // Two thousand tokens a second; a row of the verification takes 0.1 ms, a pass of the drafter 0.1 ms.
+//! let worth = Worth { price: 2_000.0, row: 1e-4, pass: 1e-4, more: 0.0 };
+//! assert!(worth.keeps(sure) && !worth.keeps(torn));
+//! assert!(worth.goes_on(sure, 0.7, 1) && !worth.goes_on(0.5, 0.7, 1));
+//! assert!(worth.goes_on(0.5, 0.7, 4)); // four sequences share the pass
+//! ```
+
+/// Classes of confidence that are counted apart.
+const CLASSES: usize = 16;
+
+/// Tokens of a class after which half of what it knew is replaced.
+const HALF_LIFE: f64 = 150.0;
+
+/// Tokens' worth of trust in a class before it has any: one accepted as often as its confidence says.
+const PRIOR: f64 = 6.0;
+
+/// A drafter's confidence in a token, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Confidence(f64);
+
+impl Confidence {
+    /// From the lead of the token's score over the best other one.
+    pub fn of_lead(lead: f32) -> Self {
+        if lead.is_nan() {
+            return Self(0.0);
+        }
+        Self(1.0 / (1.0 + (-f64::from(lead)).exp()))
+    }
+
+    /// Fine where it matters: near certainty, classes are a factor of chances of failure apart.
+    fn class(self) -> usize {
+        const PER_OCTAVE: f64 = 2.0;
+        let octaves = -(1.0 - self.0).max(1e-9).log2();
+        ((octaves * PER_OCTAVE) as usize).min(CLASSES - 1)
+    }
+}
+
+/// Acceptance of tokens by the drafter's confidence.
+#[derive(Debug, Clone, Default)]
+pub struct Calibration {
+    classes: [Counts; CLASSES],
+    all: Counts,
+}
+
+/// Decayed counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    tries: f64,
+    hits: f64,
+}
+
+impl Counts {
+    fn push(&mut self, hit: bool) {
+        let keep = (-1.0 / HALF_LIFE).exp2();
+        self.tries = self.tries * keep + 1.0;
+        self.hits = self.hits * keep + f64::from(u8::from(hit));
+    }
+
+    fn fade(&mut self) {
+        let keep = (-1.0 / HALF_LIFE).exp2();
+        self.tries *= keep;
+        self.hits *= keep;
+    }
+
+    fn share(&self, usual: f64) -> f64 {
+        (self.hits + PRIOR * usual) / (self.tries + PRIOR)
+    }
+}
+
+impl Calibration {
+    /// Learns what became of a token all before which were accepted.
+    pub fn observe(&mut self, confidence: Confidence, accepted: bool) {
+        self.all.push(accepted);
+        if let Some(class) = self.classes.get_mut(confidence.class()) {
+            class.push(accepted);
+        }
+    }
+
+    /// A token was not kept, so nothing will be known of it. Its class slowly forgets: one that is never kept would
+    /// else never be tried again.
+    pub fn skip(&mut self, confidence: Confidence) {
+        if let Some(class) = self.classes.get_mut(confidence.class()) {
+            class.fade();
+        }
+    }
+
+    /// Chance that a token is accepted once it is reached.
+    pub fn chance(&self, confidence: Confidence) -> f64 {
+        let class = self.classes.get(confidence.class());
+        class.map_or(confidence.0, |class| class.share(confidence.0))
+    }
+
+    /// The same for a token of which nothing is known yet.
+    pub fn usual(&self) -> f64 {
+        const BEFORE_ANY: f64 = 0.6;
+        self.all.share(BEFORE_ANY)
+    }
+}
+
+/// What one more token of a draft must bring. The default asks for nothing: drafts get as long as planned.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Worth {
+    /// Tokens per second that time is worth.
+    pub price: f64,
+    /// Seconds for one more row of the verification.
+    pub row: f64,
+    /// Seconds for a pass of the drafter, whoever is in it.
+    pub pass: f64,
+    /// Seconds for each sequence in it.
+    pub more: f64,
+}
+
+impl Worth {
+    /// Whether a drafted token that survives with this chance should be verified.
+    pub fn keeps(&self, survival: f64) -> bool {
+        survival >= self.price * self.row
+    }
+
+    /// Whether to draft one more behind tokens that survive with this chance, in a pass of `sequences`.
+    pub fn goes_on(&self, survival: f64, chance: f64, sequences: usize) -> bool {
+        let pass = self.pass / sequences.max(1) as f64 + self.more;
+        survival * chance >= self.price * (self.row + pass)
+    }
+
+    /// Whether it asks for anything.
+    pub fn is_nothing(&self) -> bool {
+        self.price <= 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::simulate::Noise;
+
+    #[test]
+    fn a_drafter_that_overrates_itself_is_believed_less() {
+        let mut calibration = Calibration::default();
+        let mut noise = Noise::new(4);
+        let confidence = Confidence::of_lead(2.0);
+        assert!(calibration.chance(confidence) > 0.85);
+        for _ in 0..2_000 {
+            calibration.observe(confidence, noise.uniform() < 0.5);
+        }
+        let found = calibration.chance(confidence);
+        assert!((found - 0.5).abs() < 0.1, "{found}");
+        assert!((calibration.usual() - 0.5).abs() < 0.1);
+    }
+
+    #[test]
+    fn nothing_asked_means_everything_goes_on() {
+        let worth = Worth::default();
+        assert!(worth.is_nothing() && worth.keeps(0.0) && worth.goes_on(0.0, 0.0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn more_lead_is_never_a_lower_class(a in -50f32..50.0, b in -50f32..50.0) {
+            let (low, high) = (a.min(b), a.max(b));
+            prop_assert!(Confidence::of_lead(low).class() <= Confidence::of_lead(high).class());
+        }
+
+        #[test]
+        fn chances_are_chances(
+            seen in proptest::collection::vec((-9f32..9.0, any::<bool>()), 0..200),
+            asked in -9f32..9.0,
+        ) {
+            let mut calibration = Calibration::default();
+            for (lead, accepted) in seen {
+                calibration.observe(Confidence::of_lead(lead), accepted);
+            }
+            let chance = calibration.chance(Confidence::of_lead(asked));
+            prop_assert!((0.0..=1.0).contains(&chance));
+            prop_assert!((0.0..=1.0).contains(&calibration.usual()));
+        }
+    }
+}
