@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forespeak_engine::{
-    Engine, EngineConfig, FinishReason, Generation, Priority, Request, Sampling, StopMatch, Token,
-    Update,
+    DraftCounts, Engine, EngineConfig, FinishReason, Generation, Priority, Request, Sampling,
+    StopMatch, Token, Update,
 };
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
@@ -43,6 +43,7 @@ pub(crate) struct Answer {
     pub(crate) prompt: Vec<Token>,
     pub(crate) choices: BTreeMap<usize, Choice>,
     pub(crate) failed: Option<String>,
+    pub(crate) drafts: DraftCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -90,11 +91,14 @@ impl Answer {
                     text,
                     reason,
                     stop,
+                    drafts,
                 } => {
                     let choice = answer.choices.entry(choice).or_default();
                     assert!(choice.end.is_none(), "finished twice");
                     choice.text.push_str(&text);
                     choice.end = Some((reason, stop));
+                    answer.drafts.drafted += drafts.drafted;
+                    answer.drafts.accepted += drafts.accepted;
                 }
                 Update::Failed(error) => answer.failed = Some(error),
             }

@@ -167,7 +167,7 @@ fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Ow
         kv_event_buffer: if publishes { KV_EVENT_BUFFER } else { 0 },
         cache_dtype: kv_dtype.to_owned(),
         speculation: SpeculationConfig {
-            drafters: options.speculation.drafters(),
+            drafters: options.speculation.drafter,
             law: options.speculation.speculation,
         },
     };
@@ -202,7 +202,7 @@ fn start_engine(options: &ServeOptions, role: Role, loaded: Loaded) -> Result<Ow
 /// Who drafts, in words.
 fn drafts(options: &ServeOptions, draft: Option<&LoadedModel>) -> String {
     let law = options.speculation.speculation;
-    match (options.speculation.drafters(), draft) {
+    match (options.speculation.drafter, draft) {
         (Drafters::Off, _) => "off".to_owned(),
         (_, None) => format!("looked up, depth by {law}"),
         (who, Some(draft)) => format!(

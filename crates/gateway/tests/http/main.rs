@@ -15,5 +15,6 @@ mod errors;
 mod kv_events;
 mod leaving;
 mod limits;
+mod speculation;
 mod streaming;
 mod support;
