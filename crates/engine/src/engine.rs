@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::blocks::KvEventBatch;
 use crate::config::EngineConfig;
 use crate::door::{CancelOnDrop, Message, QueuePlace, RequestKey, Submission};
-use crate::drafting::SpeculationConfig;
+use crate::drafting::{SpeculationConfig, SpeculationStatus};
 use crate::error::{StartError, SubmitError};
 use crate::executor::Executors;
 use crate::generation::Generation;
@@ -35,6 +35,8 @@ pub struct Engine {
     seeds: RandomState,
     grammars: Grammars,
     metrics: Arc<Metrics>,
+    speculation: Mutex<SpeculationConfig>,
+    has_draft: bool,
     kv_events: Mutex<Option<mpsc::Receiver<KvEventBatch>>>,
     ended: watch::Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -88,6 +90,7 @@ impl Engine {
         config.check()?;
         let executors = executors.into();
         let vocab_size = executors.target.vocab_size();
+        let has_draft = executors.draft.is_some();
         if vocabulary.vocab_size() > vocab_size {
             return Err(StartError::VocabularyMismatch {
                 tokenizer: vocabulary.vocab_size(),
@@ -122,6 +125,8 @@ impl Engine {
             clerk,
         );
         let engine = Self {
+            speculation: Mutex::new(config.speculation),
+            has_draft,
             config,
             vocab_size,
             door,
@@ -255,8 +260,28 @@ impl Engine {
 
     /// Speculates in another way from the next step on; no text changes by it.
     pub fn set_speculation(&self, config: SpeculationConfig) {
+        *self
+            .speculation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = config;
         // An engine that has ended speculates no more.
         let _ = self.door.send(Message::Speculate(config));
+    }
+
+    /// How it speculates, and how that goes.
+    pub fn speculation(&self) -> SpeculationStatus {
+        let config = self
+            .speculation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        SpeculationStatus {
+            config: *config,
+            draft_model: self.has_draft,
+            decision: self.metrics.latest_decision(),
+            drafts: self.metrics.drafts(),
+            draft_tokens: self.metrics.draft_tokens(),
+            accepted_tokens: self.metrics.accepted_tokens(),
+        }
     }
 
     /// Takes no more requests, and returns when all that were taken have finished. Wrap it in a timeout

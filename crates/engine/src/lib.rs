@@ -54,14 +54,15 @@ mod worker;
 pub use blocks::{BlockHash, KvEvent, KvEventBatch};
 pub use config::EngineConfig;
 pub use cpu::{CpuExecutor, blocks_for_memory};
-pub use drafting::SpeculationConfig;
+pub use drafting::{SpeculationConfig, SpeculationStatus};
 pub use engine::{Engine, Stepper};
 pub use error::{RefusalKind, StartError, SubmitError};
 pub use executor::{ExecuteError, Executor, Executors};
 pub use generation::Generation;
 pub use metrics::Metrics;
 pub use request::{
-    FinishReason, Format, Priority, Request, Sampling, StopMatch, Token, TokenLogprob, Update,
+    DraftCounts, FinishReason, Format, Priority, Request, Sampling, StopMatch, Token, TokenLogprob,
+    Update,
 };
-pub use speculation::{Drafters, LawSpec};
+pub use speculation::{Decision, Drafters, LawSpec, MAX_DEPTH};
 pub use vocabulary::Vocabulary;

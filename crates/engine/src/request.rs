@@ -178,9 +178,20 @@ pub enum Update {
         reason: FinishReason,
         /// The stop string or token that matched, as OpenAI-compatible servers report it.
         stop: Option<StopMatch>,
+        /// How speculation did for it.
+        drafts: DraftCounts,
     },
     /// The engine could not go on; the text says what happened.
     Failed(String),
+}
+
+/// Tokens that were drafted for a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DraftCounts {
+    /// Tokens drafted and verified.
+    pub drafted: usize,
+    /// Those of them that became text.
+    pub accepted: usize,
 }
 
 /// What ended an answer with [`FinishReason::Stop`], when it was not the model's own end.

@@ -369,14 +369,18 @@ pub(crate) struct EngineOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Speculation (faster, never another text)")]
 pub(crate) struct SpeculationOptions {
-    /// A small model that drafts for the other, with the same tokenizer [default: the bundled one, if
-    /// `--drafter auto` or `model` asks for it]
+    /// A small model that drafts for the other, with the same tokenizer [default: the bundled one for the bundled
+    /// model, none for others]
     #[arg(long, value_name = "PATH", env = "FORESPEAK_DRAFT")]
     pub(crate) draft: Option<PathBuf>,
-    /// Who drafts: auto, model, ngram (looks up what the text said before) or off [default: auto with
-    /// `--draft`, else ngram]
-    #[arg(long, value_name = "WHO", env = "FORESPEAK_DRAFTER")]
-    drafter: Option<Drafters>,
+    /// Who drafts: auto (whoever is worth more at the moment), model, ngram (looks up what the text said before) or off
+    #[arg(
+        long,
+        value_name = "WHO",
+        default_value = "auto",
+        env = "FORESPEAK_DRAFTER"
+    )]
+    pub(crate) drafter: Drafters,
     /// How deep: goodput follows what it measures, threshold follows acceptance alone, fixed:K is fixed
     #[arg(
         long,
@@ -385,19 +389,6 @@ pub(crate) struct SpeculationOptions {
         env = "FORESPEAK_SPECULATION"
     )]
     pub(crate) speculation: LawSpec,
-}
-
-#[cfg(feature = "engine")]
-impl SpeculationOptions {
-    /// Who drafts. Looking up costs next to nothing; a draft model is asked only by those who want it,
-    /// because beside several streams it does not pay on every machine.
-    pub(crate) fn drafters(&self) -> Drafters {
-        let unsaid = match self.draft {
-            Some(_) => Drafters::Auto,
-            None => Drafters::Ngram,
-        };
-        self.drafter.unwrap_or(unsaid)
-    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -532,7 +523,7 @@ mod tests {
             Some(Duration::from_millis(2500))
         );
         assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
-        assert_eq!(options.speculation.drafter, Some(Drafters::Model));
+        assert_eq!(options.speculation.drafter, Drafters::Model);
         assert_eq!(options.speculation.speculation, LawSpec::Fixed(3));
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use protocol::{ApiError, Usage};
+use protocol::{ApiError, DraftUsage, Usage};
 
 use crate::gateway::Gateway;
 use crate::metrics::Outcome;
@@ -81,6 +81,19 @@ impl Record {
         self.gateway.traffic.generated(tokens);
     }
 
+    /// Notes that the usage is to tell how speculation did.
+    pub(crate) fn tells_drafts(&mut self) {
+        self.usage.drafts = Some(DraftUsage::default());
+    }
+
+    /// Notes what became of the drafts for an answer.
+    pub(crate) fn drafted(&mut self, counts: engine::DraftCounts) {
+        if let Some(drafts) = &mut self.usage.drafts {
+            drafts.accepted += counts.accepted;
+            drafts.rejected += counts.drafted.saturating_sub(counts.accepted);
+        }
+    }
+
     /// Notes the prompts, which are now in the worker's hands.
     pub(crate) fn dispatched(&mut self, prompt_tokens: usize) {
         self.usage.prompt_tokens = prompt_tokens;
@@ -106,6 +119,7 @@ impl Record {
             prompt_tokens: count(report.prompt_tokens.unwrap_or(0)),
             completion_tokens: count(report.completion_tokens.unwrap_or(pieces)),
             cached_tokens: count(report.cached_tokens.unwrap_or(0)),
+            drafts: None,
         };
         self.gateway.traffic.prompted(self.usage.prompt_tokens);
         self.gateway.traffic.generated(self.usage.completion_tokens);

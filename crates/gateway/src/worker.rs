@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use engine::{Engine, Generation, Request, SubmitError};
+use engine::{Engine, Generation, Request, SpeculationConfig, SpeculationStatus, SubmitError};
 use protocol::chat::Conversation;
 use serde_json::{Map, Value};
 
@@ -28,6 +28,14 @@ pub trait Worker: Send + Sync {
 
     /// Fails whatever still runs.
     fn stop(&self);
+
+    /// How it speculates; `None` if that is not known here.
+    fn speculation(&self) -> Option<SpeculationStatus> {
+        None
+    }
+
+    /// Lets it speculate in another way from its next step on.
+    fn set_speculation(&self, _config: SpeculationConfig) {}
 }
 
 /// How busy a worker is.
@@ -69,6 +77,14 @@ impl Worker for Engine {
 
     fn stop(&self) {
         Engine::stop(self);
+    }
+
+    fn speculation(&self) -> Option<SpeculationStatus> {
+        Some(Engine::speculation(self))
+    }
+
+    fn set_speculation(&self, config: SpeculationConfig) {
+        Engine::set_speculation(self, config);
     }
 }
 

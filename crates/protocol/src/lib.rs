@@ -37,4 +37,4 @@ mod unsupported;
 mod usage;
 
 pub use error::{ApiError, ErrorKind};
-pub use usage::Usage;
+pub use usage::{DraftUsage, Usage};

@@ -29,6 +29,8 @@ pub const MAX_TEMPERATURE: f32 = 2.0;
 pub const MAX_PENALTY: f32 = 2.0;
 /// Largest repetition penalty; beyond it every repeated token is banned in effect.
 pub const MAX_REPETITION_PENALTY: f32 = 100.0;
+/// Tokens drafted ahead in one step: more never pays, for as many rows already share one pass over the weights.
+pub const MAX_SPECULATIVE_DEPTH: usize = 16;
 /// Bytes of a JSON schema: compiling it takes time in proportion.
 pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// Bytes of names: model, cache salt, role.

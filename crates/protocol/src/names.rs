@@ -44,6 +44,7 @@ const COMMON: &[&str] = &[
     "return_token_ids",
     "seed",
     "skip_special_tokens",
+    "speculative",
     "stop",
     "stop_token_ids",
     "stream",

@@ -58,6 +58,11 @@ fn goodput_never_loses_much_at_costs_measured_with_vllm() {
 }
 
 #[test]
+fn goodput_never_loses_much_where_answers_take_a_tenth_of_a_second() {
+    assert_bounded_loss(Machine::SMALL_MODEL, 6.0);
+}
+
+#[test]
 fn goodput_never_loses_much_where_every_row_costs() {
     assert_bounded_loss(Machine::STEEP, 60.0);
 }

@@ -176,6 +176,7 @@ pub(crate) const FIELDS: &[Field] = &[
     both("session_id", Delivery),
     both("prompt_cache_key", Delivery),
     both("priority", Delivery),
+    both("speculative", Delivery),
     both("service_tier", Delivery),
     both("metadata", Meaning::Metadata),
     // A hit would leave something undone, or would be yesterday's news.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use forespeak_engine::{Engine, EngineConfig, Generation, Priority, Request, Stepper};
+use forespeak_engine::{
+    Engine, EngineConfig, Generation, Priority, Request, Sampling, Stepper, Update,
+};
 
 use crate::Failure;
 use crate::options::Policy;
@@ -27,10 +29,15 @@ struct Stream {
     open: Option<Generation>,
 }
 
-/// What happened in a stretch of time.
+/// What happened in a stretch of time. Steps that read a prompt count apart: no policy changes what they cost, and
+/// they would only blur what it does to decoding.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Slice {
+    /// Steps that only decode.
     pub(crate) seconds: f64,
+    /// All steps.
+    pub(crate) whole_seconds: f64,
+    pub(crate) whole_tokens: u64,
     pub(crate) steps: u64,
     pub(crate) tokens: u64,
     pub(crate) drafted: u64,
@@ -40,6 +47,8 @@ pub(crate) struct Slice {
 impl Slice {
     pub(crate) fn add(&mut self, other: &Self) {
         self.seconds += other.seconds;
+        self.whole_seconds += other.whole_seconds;
+        self.whole_tokens += other.whole_tokens;
         self.steps += other.steps;
         self.tokens += other.tokens;
         self.drafted += other.drafted;
@@ -67,15 +76,7 @@ impl Arena {
         texts: &Arc<Texts>,
         streams: usize,
     ) -> Result<Self, Failure> {
-        let config = EngineConfig {
-            num_blocks: BLOCKS,
-            max_model_len: pair.target.config().context_length,
-            max_num_batched_tokens: 256,
-            speculation: policy.config,
-            ..EngineConfig::default()
-        };
-        let vocabulary = Arc::clone(&pair.tokenizer);
-        let (engine, stepper) = Engine::manual(config, pair.executors()?, vocabulary)?;
+        let (engine, stepper) = engine(pair, policy)?;
         Ok(Self {
             engine,
             stepper,
@@ -85,27 +86,58 @@ impl Arena {
         })
     }
 
+    /// The tokens of the answers to these, all asked together.
+    pub(crate) fn answers(
+        pair: &Pair,
+        policy: &Policy,
+        asked: Vec<(Vec<u32>, Sampling)>,
+    ) -> Result<Vec<Vec<u32>>, Failure> {
+        let (engine, mut stepper) = engine(pair, policy)?;
+        let open: Result<Vec<Generation>, _> = asked
+            .into_iter()
+            .map(|(prompt, sampling)| engine.submit(request(prompt, sampling, 0)))
+            .collect();
+        while stepper.step() {}
+        let tokens = |mut open: Generation| {
+            let mut ids = Vec::new();
+            while let Some(update) = open.blocking_recv() {
+                if let Update::Delta { tokens, .. } = update {
+                    ids.extend(tokens.iter().map(|token| token.id));
+                }
+            }
+            ids
+        };
+        Ok(open?.into_iter().map(tokens).collect())
+    }
     /// Lets all streams run for `seconds`.
     pub(crate) fn run(&mut self, workload: Workload, seconds: f64) -> Result<Slice, Failure> {
-        let before = self.counted();
-        let mut steps = 0;
+        let mut slice = Slice::default();
+        let mut before = self.counted();
         let began = Instant::now();
-        while began.elapsed().as_secs_f64() < seconds {
+        let mut last = began;
+        while (last - began).as_secs_f64() < seconds {
             if self.engine.metrics().running() < self.streams.len() {
                 self.refill(workload)?;
+                last = Instant::now();
             }
             self.stepper.step();
-            steps += 1;
+            let now = Instant::now();
+            let after = self.counted();
+            let [prompts, tokens, drafted, accepted] =
+                std::array::from_fn(|place| after[place] - before[place]);
+            let took = (now - last).as_secs_f64();
+            slice.whole_seconds += took;
+            slice.whole_tokens += tokens;
+            if prompts == 0 {
+                slice.seconds += took;
+                slice.steps += 1;
+                slice.tokens += tokens;
+                slice.drafted += drafted;
+                slice.accepted += accepted;
+            }
+            (before, last) = (after, now);
         }
-        let seconds = began.elapsed().as_secs_f64();
-        let after = self.counted();
-        Ok(Slice {
-            seconds,
-            steps,
-            tokens: after[0] - before[0],
-            drafted: after[1] - before[1],
-            accepted: after[2] - before[2],
-        })
+        Ok(slice)
     }
 
     /// Everybody leaves.
@@ -117,9 +149,10 @@ impl Arena {
         self.stepper.step();
     }
 
-    fn counted(&self) -> [u64; 3] {
+    fn counted(&self) -> [u64; 4] {
         let metrics = self.engine.metrics();
         [
+            metrics.prompt_tokens(),
             metrics.generation_tokens(),
             metrics.draft_tokens(),
             metrics.accepted_tokens(),
@@ -141,15 +174,33 @@ impl Arena {
             }
             stream.asked += 1;
             self.asked += 1;
-            stream.open = Some(self.engine.submit(Request {
-                id: "bench".into(),
-                prompt,
-                sampling,
-                priority: Priority::Normal,
-                cache_salt: Some(self.asked.to_string().into()),
-            })?);
+            let request = request(prompt, sampling, self.asked);
+            stream.open = Some(self.engine.submit(request)?);
         }
         Ok(())
+    }
+}
+
+fn engine(pair: &Pair, policy: &Policy) -> Result<(Engine, Stepper), Failure> {
+    let config = EngineConfig {
+        num_blocks: BLOCKS,
+        max_model_len: pair.target.config().context_length,
+        // A prompt is read in one step.
+        max_num_batched_tokens: 1024,
+        speculation: policy.config,
+        ..EngineConfig::default()
+    };
+    let vocabulary = Arc::clone(&pair.tokenizer);
+    Ok(Engine::manual(config, pair.executors()?, vocabulary)?)
+}
+
+fn request(prompt: Vec<u32>, sampling: Sampling, salt: usize) -> Request {
+    Request {
+        id: "bench".into(),
+        prompt,
+        sampling,
+        priority: Priority::Normal,
+        cache_salt: Some(salt.to_string().into()),
     }
 }
 

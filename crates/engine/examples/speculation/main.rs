@@ -83,7 +83,7 @@ fn mix(options: &Options, pair: &Pair, texts: &Arc<Texts>, streams: usize) -> Re
                 let slice = arena.run(workload, left.min(report::WINDOW))?;
                 left -= report::WINDOW;
                 windows.push((began, workload, slice));
-                began += slice.seconds;
+                began += slice.whole_seconds;
             }
         }
         let report = MixReport::new(options, pair, policy, streams, &windows);

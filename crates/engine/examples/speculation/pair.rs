@@ -30,10 +30,7 @@ impl Pair {
             .clone()
             .unwrap_or_else(|| bundled("forespeak-target.gguf"));
         let (target, tokenizer, _) = load(&path, &compute)?.into_parts();
-        let of_draft = match options.draft_threads {
-            Some(threads) => Arc::new(Compute::new(Tier::detect(), threads)),
-            None => compute,
-        };
+        let of_draft = Arc::new(Compute::new(Tier::detect(), options.draft_threads));
         let draft = options
             .draft
             .clone()

@@ -116,7 +116,8 @@ impl MixReport {
 
 fn of_slice(slice: &Slice, streams: usize) -> Value {
     json!({
-        "rate": slice.rate(), "seconds": slice.seconds, "tokens": slice.tokens, "steps": slice.steps,
+        "rate": slice.rate(), "whole_seconds": slice.whole_seconds, "whole_tokens": slice.whole_tokens,
+        "seconds": slice.seconds, "tokens": slice.tokens, "steps": slice.steps,
         "drafted": slice.drafted, "accepted": slice.accepted, "depth": slice.depth(streams),
     })
 }

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use forespeak_engine::Sampling;
 
 use crate::Failure;
-use crate::pair::{Pair, bundled};
+use crate::arena::Arena;
+use crate::options::Policy;
+use crate::pair::Pair;
 
 /// A kind of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub(crate) enum Workload {
     Prose,
     /// Questions to the chat.
     Questions,
-    /// A given text is said again.
+    /// A text that the model wrote before is in the prompt, and is to be said again.
     Copying,
     /// Tokens by chance: nothing can be guessed.
     Random,
@@ -59,9 +61,27 @@ const ANSWER: usize = 192;
 const RANDOM_PROMPT: usize = 64;
 /// So even that the choice is nearly uniform.
 const RANDOM_TEMPERATURE: f32 = 4.0;
-/// Characters of a text to be copied, and of its second beginning.
-const COPIED: usize = 900;
-const BEGUN: usize = 80;
+/// Between a text and its second beginning.
+const AGAIN: &str = "\n\n";
+
+/// What the model makes of these prompts by itself.
+fn written(pair: &Pair, prompts: &[Vec<u32>]) -> Result<Vec<Vec<u32>>, Failure> {
+    let policy = Policy::off();
+    let asked = prompts
+        .iter()
+        .map(|prompt| (prompt.clone(), greedy()))
+        .collect();
+    Arena::answers(pair, &policy, asked)
+}
+
+fn greedy() -> Sampling {
+    Sampling {
+        temperature: 0.0,
+        max_tokens: Some(ANSWER),
+        ignore_eos: true,
+        ..Sampling::default()
+    }
+}
 
 /// Prompts, made once.
 pub(crate) struct Texts {
@@ -78,12 +98,6 @@ impl Texts {
         };
         let prose = include_str!("prose.txt").split("\n---\n");
         let questions = include_str!("questions.txt").lines();
-        let page = std::fs::read_to_string(bundled("goldens/text.txt"))?;
-        let letters: Vec<char> = page.chars().collect();
-        let copied = letters
-            .windows(COPIED)
-            .step_by(COPIED / 3)
-            .map(|text| text.iter().collect::<String>());
         let known = pair.target.config().vocab_size as u64;
         let mut state = 1u64;
         let mut next = || {
@@ -93,22 +107,20 @@ impl Texts {
                 .wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) % (known - 300) + 256) as u32
         };
+        let prose = encode(prose.map(|text| text.trim_end().to_owned()).collect())?;
+        let again = pair.encode(AGAIN)?;
+        let written = written(pair, &prose)?;
+        let copying = prose.iter().zip(&written).map(|(begun, text)| {
+            // Small models copy what they wrote themselves better than what others wrote.
+            [begun.as_slice(), text, &again, begun].concat()
+        });
         Ok(Self {
-            prose: encode(prose.map(|text| text.trim_end().to_owned()).collect())?,
+            copying: copying.collect(),
+            prose,
             questions: encode(
                 questions
                     .map(|question| {
-                        format!(
-                            "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
-                        )
-                    })
-                    .collect(),
-            )?,
-            copying: encode(
-                copied
-                    .map(|text| {
-                        let begun: String = text.chars().take(BEGUN).collect();
-                        format!("{text}\n\n{text}\n\n{begun}")
+                        format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
                     })
                     .collect(),
             )?,
@@ -137,9 +149,7 @@ impl Texts {
         let sampling = Sampling {
             temperature,
             seed: Some(index as u64),
-            max_tokens: Some(ANSWER),
-            ignore_eos: true,
-            ..Sampling::default()
+            ..greedy()
         };
         (prompt, sampling)
     }

@@ -1,6 +1,6 @@
 //! Whether to speculate, with what, and by which law.
 
-use speculation::{Drafters, LawSpec};
+use speculation::{Decision, Drafters, LawSpec};
 
 /// How an engine speculates. Texts never depend on it, only how fast they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,23 @@ impl SpeculationConfig {
         drafters: Drafters::Off,
         law: LawSpec::Goodput,
     };
+}
+
+/// How an engine speculates, and how that goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SpeculationStatus {
+    /// What was asked for last.
+    pub config: SpeculationConfig,
+    /// Whether there is a draft model.
+    pub draft_model: bool,
+    /// What was decided about the latest step that decoded; `None` before the first.
+    pub decision: Option<Decision>,
+    /// Drafts verified so far.
+    pub drafts: u64,
+    /// Tokens in them.
+    pub draft_tokens: u64,
+    /// Tokens of these that were accepted.
+    pub accepted_tokens: u64,
 }
 
 /// Off: an engine speculates only if it is told to.

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use speculation::{
     Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Draft, Drafters,
-    MAX_DEPTH, Outcome, Plan, Source, Step, Verified, Worth,
+    MAX_DEPTH, Outcome, Plan, Reason, Source, Step, Verified, Worth,
 };
 
 use crate::executor::Executor;
-use crate::scheduler::SeqId;
-pub use config::SpeculationConfig;
+use crate::scheduler::{Loan, SeqId};
+pub use config::{SpeculationConfig, SpeculationStatus};
 use lookup::Lookups;
 use model::DraftModel;
 use model::StopRule;
@@ -36,6 +36,8 @@ pub(crate) struct Drafting {
     model: Option<DraftModel>,
     /// What the tokens of the next drafts must be worth.
     worth: Worth,
+    /// The deepest draft of the decision that was told last.
+    told: Option<usize>,
     low_acceptance: LowAcceptance,
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct Intent {
     pub(crate) draft: Vec<u32>,
     /// The draft model's confidence in each token.
     pub(crate) confidences: Vec<Confidence>,
+    /// Blocks for the draft's keys and values, once they are lent.
+    pub(crate) loan: Option<Loan>,
 }
 
 /// What became of a sequence's draft.
@@ -94,6 +98,7 @@ impl Drafting {
             lookups: Lookups::default(),
             model: draft.map(|executor| DraftModel::new(executor, blocks, rows)),
             worth: Worth::default(),
+            told: None,
             low_acceptance: LowAcceptance::default(),
         }
     }
@@ -158,9 +163,28 @@ impl Drafting {
             worth,
         } = self.controller.plan(now, &step);
         self.worth = worth;
+        self.tell(&decision);
         let intents = decoding.iter().zip(drafts).zip(found);
         let intents = intents.map(|((one, draft), found)| intent(one.id, &draft, found));
         (intents.collect(), decision)
+    }
+
+    /// Says in the log when the depth has changed, and why. A probe is no change.
+    fn tell(&mut self, decision: &Decision) {
+        let probes = matches!(
+            decision.reason,
+            Reason::ProbeDeeper { .. } | Reason::ProbeOff
+        );
+        if !probes && self.told != Some(decision.deepest) {
+            self.told = Some(decision.deepest);
+            tracing::debug!(
+                depth = decision.depth,
+                deepest = decision.deepest,
+                speedup = decision.speedup,
+                reason = %decision.reason,
+                "another depth of drafts"
+            );
+        }
     }
 
     /// Lets the draft model draft; says how long it took. One that fails is not asked again.
@@ -276,5 +300,6 @@ fn intent(id: SeqId, draft: &Draft, found: Option<speculation::ngram::Found>) ->
         depth: draft.depth,
         draft: tokens,
         confidences: Vec::new(),
+        loan: None,
     }
 }

@@ -239,9 +239,24 @@ impl Metrics {
         self.preemptions.get()
     }
 
+    /// Prompt tokens read so far, out of the cache or computed.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.prompt_tokens.get()
+    }
+
     /// Tokens generated so far.
     pub fn generation_tokens(&self) -> u64 {
         self.generation_tokens.get()
+    }
+
+    /// Drafts verified so far.
+    pub fn drafts(&self) -> u64 {
+        self.speculation.drafts()
+    }
+
+    /// What was decided about the latest step that decoded.
+    pub fn latest_decision(&self) -> Option<crate::Decision> {
+        self.speculation.latest()
     }
 
     /// Tokens drafted and verified so far.

@@ -1,6 +1,7 @@
 //! How speculation does, and what its controller decided.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -21,6 +22,7 @@ pub(super) struct SpeculationMetrics {
     depth: Gauge<f64, AtomicU64>,
     speedup: Gauge<f64, AtomicU64>,
     decisions: Family<Labels<1>, Counter>,
+    latest: Mutex<Option<Decision>>,
 }
 
 impl SpeculationMetrics {
@@ -57,7 +59,16 @@ impl SpeculationMetrics {
                 "Steps by why their depth was chosen",
                 Family::default(),
             ),
+            latest: Mutex::new(None),
         }
+    }
+
+    pub(super) fn drafts(&self) -> u64 {
+        self.drafts.get()
+    }
+
+    pub(super) fn latest(&self) -> Option<Decision> {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn draft_tokens(&self) -> u64 {
@@ -69,6 +80,7 @@ impl SpeculationMetrics {
     }
 
     pub(super) fn decided(&self, decision: &Decision) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(*decision);
         self.depth.set(decision.depth);
         self.speedup.set(decision.speedup);
         let label = [(n::LABEL_REASON, decision.reason.name())];

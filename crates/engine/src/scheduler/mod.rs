@@ -17,6 +17,7 @@
 //! back only to be preempted in the next step.
 
 mod loading;
+mod loan;
 mod plan;
 mod sequence;
 
@@ -26,6 +27,8 @@ use model::BLOCK_TOKENS;
 
 use crate::blocks::BlockPool;
 use crate::request::Priority;
+use loan::Ended;
+pub(crate) use loan::Loan;
 pub(crate) use plan::{StepPlan, Work};
 use sequence::Rank;
 pub(crate) use sequence::{NewSequence, SeqId, Sequence};
@@ -50,6 +53,8 @@ pub(crate) struct Scheduler {
     held_back: usize,
     loading: usize,
     next_id: u64,
+    /// Loans of blocks for drafts that have ended.
+    ended: Ended,
 }
 
 impl Scheduler {
@@ -63,6 +68,7 @@ impl Scheduler {
             held_back: 0,
             loading: 0,
             next_id: 0,
+            ended: Ended::default(),
         }
     }
 
@@ -149,12 +155,10 @@ impl Scheduler {
         })
     }
 
-    /// Lends a sequence blocks for `wanted` positions behind its last token, and says how many it has now.
-    /// Nobody loses a block for it. [`Scheduler::take_back`] ends the loan.
-    pub(crate) fn lend(&mut self, id: SeqId, wanted: usize) -> usize {
-        let Some(sequence) = self.sequences.get_mut(&id) else {
-            return 0;
-        };
+    /// Lends a sequence blocks for `wanted` positions behind its last token, or for as many as there are. Nobody
+    /// loses a block for it.
+    pub(crate) fn lend(&mut self, id: SeqId, wanted: usize) -> Option<Loan> {
+        let sequence = self.sequences.get_mut(&id)?;
         let blocks = (sequence.tokens.len() + wanted).div_ceil(BLOCK_TOKENS);
         let more = blocks.saturating_sub(sequence.table.len());
         if more > 0 {
@@ -163,15 +167,18 @@ impl Scheduler {
             let _ = self.pool.allocate(&mut sequence.table, affordable);
         }
         let room = sequence.table.capacity();
-        room.saturating_sub(sequence.tokens.len()).min(wanted)
+        let room = room.saturating_sub(sequence.tokens.len()).min(wanted);
+        Some(self.ended.loan(id, room))
     }
 
-    /// Takes back the blocks that a sequence does not need for its tokens: whatever was computed behind
-    /// them is void.
-    pub(crate) fn take_back(&mut self, id: SeqId) {
-        if let Some(sequence) = self.sequences.get_mut(&id) {
-            let needed = sequence.tokens.len().div_ceil(BLOCK_TOKENS);
-            self.pool.shrink(&mut sequence.table, needed);
+    /// Takes back the blocks of ended loans that their sequences do not need for their tokens: whatever was
+    /// computed behind them is void.
+    fn take_back(&mut self) {
+        for id in self.ended.take() {
+            if let Some(sequence) = self.sequences.get_mut(&id) {
+                let needed = sequence.tokens.len().div_ceil(BLOCK_TOKENS);
+                self.pool.shrink(&mut sequence.table, needed);
+            }
         }
     }
 

@@ -47,6 +47,7 @@ pub(crate) struct Admission {
 impl Scheduler {
     /// Plans the next step. Empty only if nothing can run.
     pub(crate) fn plan(&mut self) -> StepPlan {
+        self.take_back();
         let mut plan = StepPlan::default();
         self.make_room_for_a_better_class(&mut plan);
         let reclaimed = plan.preempted.len();

@@ -261,3 +261,29 @@ fn a_prompt_that_is_scored_reads_no_cache_and_goes_in_small_chunks() {
     assert_eq!(rows(&step(&mut s)), [(0, 40..41), (1, 0..30)]);
     finish(s);
 }
+
+#[test]
+fn blocks_for_a_draft_come_back_however_the_draft_ends() {
+    let mut s = scheduler(8, 4, 100);
+    let id = add(&mut s, prompt(0, 10));
+    step(&mut s);
+    let held = s.pool.held();
+    let loan = s.lend(id, 3 * BLOCK_TOKENS).unwrap();
+    assert_eq!(loan.room, 3 * BLOCK_TOKENS);
+    assert_eq!(s.pool.held(), held + 3);
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _held_while_it_fails = loan;
+        panic!("on purpose");
+    }));
+    assert!(unwound.is_err());
+    step(&mut s);
+    assert_eq!(s.pool.held(), held);
+    // There are never more than the pool has, and one for a sequence that has left is no harm.
+    let loan = s.lend(id, 100 * BLOCK_TOKENS).unwrap();
+    assert!(loan.room < 8 * BLOCK_TOKENS);
+    s.remove(id);
+    drop(loan);
+    assert_eq!(s.pool.held(), 0);
+    assert!(s.lend(id, 1).is_none());
+    finish(s);
+}

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::door::{QueuePlace, Submission};
 use crate::metrics::Life;
-use crate::request::{FinishReason, Sampling, StopMatch, Token, Update};
+use crate::request::{DraftCounts, FinishReason, Sampling, StopMatch, Token, Update};
 use crate::sampling::{Chosen, Sampler};
 use crate::scheduler::SeqId;
 use crate::text::TextStream;
@@ -37,6 +37,7 @@ pub(super) struct LiveChoice {
     pub(super) first_step: Option<Instant>,
     pub(super) preemptions: usize,
     pub(super) finished: bool,
+    pub(super) drafts: DraftCounts,
     text: TextStream,
     generated: usize,
     max_tokens: usize,
@@ -97,6 +98,7 @@ impl LiveRequest {
                 first_token: None,
                 last_token: None,
                 finished: false,
+                drafts: DraftCounts::default(),
             })
             .collect();
         let scored_prompt = match sampling.prompt_logprobs {
@@ -194,11 +196,13 @@ impl LiveRequest {
         if !matches!(stop, Some(StopMatch::Text(_))) {
             choice.text.finish(&mut text);
         }
+        let drafts = choice.drafts;
         self.tell(Update::Finished {
             choice: index,
             text,
             reason,
             stop,
+            drafts,
         });
     }
 

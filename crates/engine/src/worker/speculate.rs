@@ -6,7 +6,7 @@ use speculation::{Confidence, Source};
 
 use super::Worker;
 use crate::drafting::{Decoding, DraftTime, Fate, Intent, Wanted};
-use crate::scheduler::{StepPlan, Work};
+use crate::scheduler::{Loan, StepPlan, Work};
 
 /// The guesses of one step.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub(super) struct Guess {
     planned: usize,
     pub(super) tokens: Vec<u32>,
     confidences: Vec<Confidence>,
+    /// Blocks for the guesses; they go back with it.
+    _loan: Option<Loan>,
     /// Tokens of the sequence before the step.
     before: usize,
     /// Guesses that were held against the truth.
@@ -56,7 +58,8 @@ impl Worker {
             return Guesses::default();
         }
         for intent in intents.iter_mut().filter(|intent| intent.depth > 0) {
-            intent.depth = self.scheduler.lend(intent.id, intent.depth);
+            intent.loan = self.scheduler.lend(intent.id, intent.depth);
+            intent.depth = intent.loan.as_ref().map_or(0, |loan| loan.room);
             intent.draft.truncate(intent.depth);
         }
         let took = self.draft(&mut intents);
@@ -71,6 +74,7 @@ impl Worker {
                     planned: intent.depth,
                     tokens: intent.draft,
                     confidences: intent.confidences,
+                    _loan: intent.loan,
                     before: work.rows.end,
                     verified: 0,
                     accepted: 0,

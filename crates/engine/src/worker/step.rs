@@ -194,13 +194,14 @@ impl Worker {
         }
         let mut rows = work.rows.len();
         let Some(guess) = guess else {
-            self.settle_row(work.id, rows, last, now);
+            self.settle_row(work.id, rows, last, &[], now);
             return;
         };
         let mut walk = Verification::new(&guess.tokens);
         let mut ended = false;
         while let Some(ahead) = walk.row().filter(|_| !ended) {
-            let Some(settled) = self.settle_row(work.id, rows, last + ahead, now) else {
+            let behind = guess.tokens.get(ahead..).unwrap_or_default();
+            let Some(settled) = self.settle_row(work.id, rows, last + ahead, behind, now) else {
                 return;
             };
             ended = settled.ended;
@@ -212,12 +213,18 @@ impl Worker {
             guess.accepted = walk.accepted();
             rows = 1;
         }
-        self.scheduler.take_back(work.id);
     }
 
-    /// Chooses a token from one row of the logits, and counts `rows` more rows as computed. `None` if that
-    /// failed, and the request with it.
-    fn settle_row(&mut self, id: SeqId, rows: usize, row: usize, now: Instant) -> Option<Taken> {
+    /// Chooses a token from one row of the logits, where the guesses `behind` begin, and counts `rows` more rows
+    /// as computed. `None` if that failed, and the request with it.
+    fn settle_row(
+        &mut self,
+        id: SeqId,
+        rows: usize,
+        row: usize,
+        behind: &[u32],
+        now: Instant,
+    ) -> Option<Taken> {
         let &(key, index) = self.owners.get(&id)?;
         let request = self.requests.get_mut(&key)?;
         let choice = request.choices.get_mut(index)?;
@@ -236,6 +243,10 @@ impl Worker {
             }
         };
         let token = chosen.token.id;
+        // The first wrong guess takes all behind it along.
+        let right = behind.first() == Some(&token);
+        choice.drafts.drafted += if right { 1 } else { behind.len() };
+        choice.drafts.accepted += usize::from(right);
         self.scheduler.commit(id, rows, &[token]);
         match request.clock_token(index, now) {
             Some(Since::Submission(time)) => self.metrics.first_token(time),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forespeak_engine::{
-    Engine, EngineConfig, FinishReason, Generation, Priority, Request, Sampling, SpeculationConfig,
-    StopMatch, Token, Update,
+    DraftCounts, Engine, EngineConfig, FinishReason, Format, Generation, Priority, Request,
+    Sampling, SpeculationConfig, StopMatch, Token, Update,
 };
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
@@ -43,6 +43,7 @@ pub(crate) struct Answer {
     pub(crate) prompt: Vec<Token>,
     pub(crate) choices: BTreeMap<usize, Choice>,
     pub(crate) failed: Option<String>,
+    pub(crate) drafts: DraftCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -90,11 +91,14 @@ impl Answer {
                     text,
                     reason,
                     stop,
+                    drafts,
                 } => {
                     let choice = answer.choices.entry(choice).or_default();
                     assert!(choice.end.is_none(), "finished twice");
                     choice.text.push_str(&text);
                     choice.end = Some((reason, stop));
+                    answer.drafts.drafted += drafts.drafted;
+                    answer.drafts.accepted += drafts.accepted;
                 }
                 Update::Failed(error) => answer.failed = Some(error),
             }
@@ -144,6 +148,17 @@ impl Random {
     }
 }
 
+/// Forms that leave the model much to choose, and little.
+fn formats() -> [Format; 2] {
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yz"]}},
+        "required": ["a", "b"],
+        "additionalProperties": false,
+    });
+    [Format::JsonObject, Format::JsonSchema(schema)]
+}
+
 /// A request of any kind; its prompt begins like one of a few texts.
 pub(crate) fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usize) -> Request {
     let text = random.pick(texts);
@@ -155,6 +170,11 @@ pub(crate) fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usiz
     if prompt.is_empty() {
         prompt.push(5);
     }
+    let format = if random.one_in(12) {
+        random.pick(&formats())
+    } else {
+        Format::Text
+    };
     let sampling = Sampling {
         n: if random.one_in(4) {
             random.range(2, 4)
@@ -167,6 +187,13 @@ pub(crate) fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usiz
         min_p: random.pick(&[0.0, 0.0, 0.05]),
         repetition_penalty: random.pick(&[1.0, 1.0, 1.3]),
         presence_penalty: random.pick(&[0.0, 0.0, 0.5]),
+        frequency_penalty: random.pick(&[0.0, 0.0, 0.4]),
+        logit_bias: if random.one_in(6) {
+            [(9, 3.0), (33, -100.0)].into()
+        } else {
+            BTreeMap::new()
+        },
+        format: format.clone(),
         seed: Some(random.next()),
         stop: if random.one_in(3) {
             vec![
@@ -187,7 +214,12 @@ pub(crate) fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usiz
         } else {
             Some(random.range(0, 40))
         },
-        min_tokens: if random.one_in(4) { 5 } else { 0 },
+        // A form may be complete before.
+        min_tokens: if format == Format::Text && random.one_in(4) {
+            5
+        } else {
+            0
+        },
         ignore_eos: random.one_in(2),
         logprobs: random.pick(&[None, None, Some(0), Some(3)]),
         prompt_logprobs: random.pick(&[None, None, None, Some(2)]),

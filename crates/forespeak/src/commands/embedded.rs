@@ -184,7 +184,7 @@ fn start_engine(
         kv_event_buffer: if publishes { KV_EVENT_BUFFER } else { 0 },
         cache_dtype: kv_dtype.to_owned(),
         speculation: SpeculationConfig {
-            drafters: options.speculation.drafters(),
+            drafters: options.speculation.drafter,
             law: options.speculation.speculation,
         },
     };
@@ -219,7 +219,7 @@ fn start_engine(
 /// Who drafts, in words.
 fn drafts(options: &ServeOptions, draft: Option<&LoadedModel>) -> String {
     let law = options.speculation.speculation;
-    match (options.speculation.drafters(), draft) {
+    match (options.speculation.drafter, draft) {
         (Drafters::Off, _) => "off".to_owned(),
         (_, None) => format!("looked up, depth by {law}"),
         (who, Some(draft)) => format!(

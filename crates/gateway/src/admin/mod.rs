@@ -12,6 +12,8 @@
 //! POST   /admin/reload                 reads the configuration again
 //! GET    /admin/cache                  what the response cache holds and has done
 //! POST   /admin/cache/invalidate       {"all": true}, {"tenant": …}, {"model": …} or {"tenant": …, "context": …}
+//! GET    /admin/speculation            how the engine in this process speculates, and how that goes
+//! POST   /admin/speculation            another way from the next step on: {"drafter": …, "law": …} or {"depth": …}
 //! ```
 //! Never on the clients' address, and on loopback unless there is a key. What a browser sends is refused where there
 //! is none: a web page must not be able to reload a gateway by guessing its port.
@@ -20,6 +22,7 @@ mod cached;
 mod guard;
 mod routes;
 mod server;
+mod speculation;
 mod workers;
 
 use std::future::Future;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::guard::guard;
-use super::{Desk, cached, workers};
+use super::{Desk, cached, speculation, workers};
 use crate::http_io::{json as answer, refuse};
 use crate::placement::Chosen;
 use crate::tenants::{Allowance, Tenant};
@@ -31,12 +31,16 @@ pub(super) fn router(desk: Desk) -> Router {
         .route("/admin/tenants", get(tenants))
         .route("/admin/config", get(config))
         .route("/admin/reload", post(reload))
+        .route(
+            "/admin/speculation",
+            get(speculation::show).post(speculation::change),
+        )
         .route("/admin/cache", get(cached::show))
         .route("/admin/cache/invalidate", post(cached::invalidate))
         .fallback(async || {
             refuse(&ApiError::new(
                 ErrorKind::NotFound,
-                "there is nothing here; try /admin/workers, /admin/decisions, /admin/tenants, /admin/config, /admin/reload or /admin/cache",
+                "there is nothing here; try /admin/workers, /admin/decisions, /admin/tenants, /admin/config, /admin/reload, /admin/cache or /admin/speculation",
             ))
         })
         .layer(from_fn_with_state(desk.clone(), guard))

@@ -104,7 +104,9 @@ async fn read_to_end(
                 text,
                 reason,
                 stop,
+                drafts,
             } => {
+                record.drafted(drafts);
                 if let Some(choice) = choices.get_mut(choice) {
                     choice.text.push_str(&text);
                     choice.finish = Some(convert::finish(reason, stop));

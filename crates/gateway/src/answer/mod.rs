@@ -12,6 +12,9 @@ use crate::record::Record;
 use crate::stages::Dispatched;
 
 pub(crate) async fn answer(own: &Embedded, request: Dispatched, mut record: Record) -> Response {
+    if request.shape.draft_usage {
+        record.tells_drafts();
+    }
     record.dispatched(request.prompts.iter().map(|prompt| prompt.length).sum());
     match request.shape.stream {
         None => collect::collect(own, request, record).await,

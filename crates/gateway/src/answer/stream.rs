@@ -155,7 +155,9 @@ impl StreamBody {
                 text,
                 reason,
                 stop,
+                drafts,
             } => {
+                self.record.drafted(drafts);
                 let finish = convert::finish(reason, stop);
                 self.pieces.piece(
                     out,

@@ -32,7 +32,7 @@ pub(crate) fn sampling(wire: Sampling) -> engine::Sampling {
             Format::JsonObject => engine::Format::JsonObject,
             Format::JsonSchema(schema) => engine::Format::JsonSchema(schema),
         },
-        speculative_depth: None,
+        speculative_depth: wire.speculative_depth,
     }
 }
 

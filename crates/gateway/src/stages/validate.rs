@@ -52,6 +52,8 @@ pub(crate) struct Shape {
     pub(crate) logprobs: bool,
     pub(crate) prompt_logprobs: bool,
     pub(crate) return_token_ids: bool,
+    /// Whether the usage tells how speculation did.
+    pub(crate) draft_usage: bool,
 }
 
 pub(crate) async fn validate(
@@ -89,6 +91,7 @@ fn chat(
         logprobs: chat.logprobs.is_some(),
         prompt_logprobs: chat.sampling.prompt_logprobs.is_some(),
         return_token_ids: chat.return_token_ids,
+        draft_usage: chat.sampling.speculative_usage,
     };
     let priority = convert::priority(tenant, chat.sampling.priority);
     let cache_salt = tenant.cache_salt(chat.sampling.cache_salt.as_deref());
@@ -118,6 +121,7 @@ fn completion(
         logprobs: completion.logprobs.is_some(),
         prompt_logprobs: completion.sampling.prompt_logprobs.is_some(),
         return_token_ids: completion.return_token_ids,
+        draft_usage: completion.sampling.speculative_usage,
     };
     let priority = convert::priority(tenant, completion.sampling.priority);
     let cache_salt = tenant.cache_salt(completion.sampling.cache_salt.as_deref());

@@ -16,5 +16,6 @@ mod isolation;
 mod kv_events;
 mod leaving;
 mod limits;
+mod speculation;
 mod streaming;
 mod support;

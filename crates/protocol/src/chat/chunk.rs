@@ -109,6 +109,7 @@ mod tests {
             prompt_tokens: 3,
             completion_tokens: 2,
             cached_tokens: 1,
+            drafts: None,
         };
         let mut out = Vec::new();
         chunks.role(&mut out, &usage, 0, None);

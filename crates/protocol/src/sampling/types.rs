@@ -32,6 +32,15 @@ pub struct SamplingFields {
     pub(crate) priority: i64,
     pub(crate) cache_salt: Option<String>,
     pub(crate) format: Format,
+    pub(crate) speculative: Speculative,
+}
+
+/// How this request speculates: never what it says, only how fast.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Speculative {
+    pub(crate) depth: Option<u64>,
+    pub(crate) usage: bool,
 }
 
 /// The bound on an answer's length and the name under which it was sent.
@@ -65,6 +74,7 @@ impl SamplingFields {
             priority: fields.or("priority", 0)?,
             cache_salt: fields.optional("cache_salt")?,
             format: Format::read(fields)?,
+            speculative: fields.or("speculative", Speculative::default())?,
         })
     }
 }

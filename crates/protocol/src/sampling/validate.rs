@@ -65,6 +65,10 @@ pub struct Sampling {
     pub cache_salt: Option<String>,
     /// What the text must look like.
     pub format: Format,
+    /// Most tokens to draft in one step, at most [`limits::MAX_SPECULATIVE_DEPTH`]; 0 turns speculation off.
+    pub speculative_depth: Option<usize>,
+    /// Whether the usage tells how speculation did.
+    pub speculative_usage: bool,
 }
 
 impl SamplingFields {
@@ -132,7 +136,21 @@ impl SamplingFields {
             },
             cache_salt: cache_salt(self.cache_salt)?,
             format: self.format,
+            speculative_depth: speculative_depth(self.speculative.depth)?,
+            speculative_usage: self.speculative.usage,
         })
+    }
+}
+
+fn speculative_depth(depth: Option<u64>) -> Result<Option<usize>, ApiError> {
+    let most = limits::MAX_SPECULATIVE_DEPTH;
+    match depth.map(usize::try_from) {
+        None => Ok(None),
+        Some(Ok(depth)) if depth <= most => Ok(Some(depth)),
+        Some(_) => Err(ApiError::invalid(
+            "speculative",
+            format!("speculative.depth must be at least 0 (off) and at most {most}"),
+        )),
     }
 }
 
@@ -335,6 +353,10 @@ mod tests {
             ("max_completion_tokens", "0"),
             ("prompt_logprobs", "21"),
             ("cache_salt", "\"\""),
+            ("speculative", r#"{"depth": 17}"#),
+            ("speculative", r#"{"depth": -1}"#),
+            ("speculative", r#"{"deep": 2}"#),
+            ("speculative", "3"),
             ("seed", "\"x\""),
             ("stop_token_ids", "[-1]"),
         ] {

@@ -103,6 +103,7 @@ static RULES: &[Rule] = &[
     rule("session_id", SCALAR),
     rule("skip_special_tokens", SCALAR),
     rule("spaces_between_special_tokens", SCALAR),
+    rule("speculative", SCALAR),
     rule("stop", SMALL),
     rule("stop_sequences", SMALL),
     rule("stop_token_ids", SMALL),

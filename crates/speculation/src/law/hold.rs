@@ -16,8 +16,11 @@ use crate::source::{SOURCES, Source};
 /// Least relative gain for which a depth changes.
 const MARGIN: f64 = 0.05;
 
-/// Least time between two changes of a sequence's depth.
+/// Least time between two changes of a sequence's depth...
 const DWELL: Duration = Duration::from_millis(250);
+
+/// ...or, where steps are so short that an answer is over by then, least steps.
+const DWELL_STEPS: u64 = 16;
 
 /// Sequences remembered; beyond it all are forgotten and simply take the best depth anew.
 const MAX_SEQUENCES: usize = 4_096;
@@ -26,12 +29,21 @@ const MAX_SEQUENCES: usize = 4_096;
 struct Held {
     depth: usize,
     since: Duration,
+    since_step: u64,
+}
+
+impl Held {
+    fn is_rested(&self, now: Duration, step: u64) -> bool {
+        now.saturating_sub(self.since) >= DWELL
+            || step.saturating_sub(self.since_step) >= DWELL_STEPS
+    }
 }
 
 /// Depths in force, by sequence and source.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hold {
     held: HashMap<u64, [Option<Held>; SOURCES]>,
+    step: u64,
 }
 
 impl Hold {
@@ -44,6 +56,7 @@ impl Hold {
         costs: &StepCosts,
         best: &Allocation,
     ) -> Vec<usize> {
+        self.step += 1;
         let mut kept = best.depths.clone();
         let mut movers = Vec::new();
         for (index, (&(id, source), arm)) in who.iter().zip(arms).enumerate() {
@@ -53,7 +66,7 @@ impl Hold {
                 continue;
             };
             let wanted = std::mem::replace(place, depth);
-            let rested = held.is_none_or(|held| now.saturating_sub(held.since) >= DWELL);
+            let rested = held.is_none_or(|held| held.is_rested(now, self.step));
             if wanted != depth && rested && stays_behind(index, depth, arms, costs, best) {
                 movers.push((index, wanted));
             }
@@ -119,7 +132,11 @@ impl Hold {
         // A draft that is cut short by its own length does not change what is held.
         let cut = place.is_some_and(|held| held.depth > depth && depth == arm.limit);
         if !cut && place.is_none_or(|held| held.depth != depth) {
-            *place = Some(Held { depth, since: now });
+            *place = Some(Held {
+                depth,
+                since: now,
+                since_step: self.step,
+            });
         }
     }
 }

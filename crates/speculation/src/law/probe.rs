@@ -14,11 +14,17 @@ use std::time::Duration;
 /// Share of the time that probes may lose.
 const BUDGET: f64 = 0.01;
 
-/// Least time after a probe that failed.
-const AFTER_FAILURE: Duration = Duration::from_millis(150);
+/// Least time after a probe that failed, or steps where those are short.
+const AFTER_FAILURE: Pause = Pause {
+    time: Duration::from_millis(150),
+    steps: 24,
+};
 
-/// Least time between probes of depths next to the best one: they confirm more often than they surprise.
-const BETWEEN_NEIGHBOURS: Duration = Duration::from_millis(600);
+/// The same between probes of depths next to the best one: they confirm more often than they surprise.
+const BETWEEN_NEIGHBOURS: Pause = Pause {
+    time: Duration::from_millis(600),
+    steps: 96,
+};
 
 /// The account holds at most so many of the last probe's price: saved-up probes are worth less than fresh
 /// ones.
@@ -26,6 +32,20 @@ const MOST_SAVED: f64 = 3.0;
 
 /// A longer pause between steps is idleness, and fills no account.
 const LONGEST_STEP: f64 = 0.5;
+
+/// A pause that is over when the time or the steps have passed, whichever is first.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    time: Duration,
+    steps: u64,
+}
+
+/// When a pause is over.
+#[derive(Debug, Clone, Copy, Default)]
+struct Until {
+    time: Duration,
+    step: u64,
+}
 
 /// A probe that runs in the present step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,8 +65,9 @@ pub(super) struct Pending {
 pub(super) struct Prober {
     seconds: f64,
     last: Option<Duration>,
-    rests_until: Duration,
-    neighbour_after: Duration,
+    step: u64,
+    rests_until: Until,
+    neighbour_after: Until,
     pending: Option<Pending>,
     turn: usize,
 }
@@ -54,6 +75,7 @@ pub(super) struct Prober {
 impl Prober {
     /// Fills the account for the time since the last step.
     pub(super) fn accrue(&mut self, now: Duration) {
+        self.step += 1;
         let last = self.last.replace(now).unwrap_or(now);
         let passed = now.saturating_sub(last).as_secs_f64().min(LONGEST_STEP);
         self.seconds += BUDGET * passed;
@@ -64,17 +86,28 @@ impl Prober {
     /// Whether a probe of this expected loss may run now.
     pub(super) fn affords(&mut self, now: Duration, loss: f64) -> bool {
         self.seconds = self.seconds.min(MOST_SAVED * loss.max(0.0));
-        now >= self.rests_until && self.seconds >= loss
+        self.is_over(now, self.rests_until) && self.seconds >= loss
     }
 
     /// Whether it is time to look at a neighbour of the best depth.
     pub(super) fn neighbour_is_due(&self, now: Duration) -> bool {
-        now >= self.neighbour_after
+        self.is_over(now, self.neighbour_after)
+    }
+
+    fn is_over(&self, now: Duration, until: Until) -> bool {
+        now >= until.time || self.step >= until.step
+    }
+
+    fn pause(&self, now: Duration, pause: Pause) -> Until {
+        Until {
+            time: now + pause.time,
+            step: self.step + pause.steps,
+        }
     }
 
     /// Starts a probe of one sequence; it is charged when its outcome is known.
     pub(super) fn start(&mut self, now: Duration, pending: Pending) {
-        self.neighbour_after = now + BETWEEN_NEIGHBOURS;
+        self.neighbour_after = self.pause(now, BETWEEN_NEIGHBOURS);
         self.pending = Some(pending);
         self.turn = self.turn.wrapping_add(1);
     }
@@ -82,7 +115,7 @@ impl Prober {
     /// Charges a probe whose loss is known beforehand.
     pub(super) fn spend(&mut self, now: Duration, loss: f64) {
         self.seconds -= loss;
-        self.rests_until = now + AFTER_FAILURE;
+        self.rests_until = self.pause(now, AFTER_FAILURE);
         self.turn = self.turn.wrapping_add(1);
     }
 
@@ -100,7 +133,7 @@ impl Prober {
         let loss = pending.seconds - gained;
         self.seconds -= loss;
         if loss > 0.0 {
-            self.rests_until = now + AFTER_FAILURE;
+            self.rests_until = self.pause(now, AFTER_FAILURE);
         }
     }
 }

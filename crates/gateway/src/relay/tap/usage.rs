@@ -57,6 +57,7 @@ impl Report {
             prompt_tokens: count(self.prompt_tokens),
             completion_tokens: count(self.completion_tokens),
             cached_tokens: count(self.cached_tokens),
+            drafts: None,
         };
         // Writing to memory cannot fail.
         let _written = serde_json::to_writer(out, &usage);

@@ -161,6 +161,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) stop: StopSwitch,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) server: JoinHandle<()>,
 }
 
@@ -186,7 +187,7 @@ impl Setup {
             gateway = gateway.with_cache(Arc::new(cache), Prices::default());
         }
         let gateway = Arc::new(gateway);
-        let server = Server::bind(self.server, gateway).unwrap();
+        let server = Server::bind(self.server, Arc::clone(&gateway)).unwrap();
         let address = server.address();
         let stop = StopSwitch::new();
         let server = tokio::spawn(server.run(stop.clone()));
@@ -194,6 +195,7 @@ impl Setup {
             address,
             stop,
             engine,
+            gateway,
             server,
         }
     }
