@@ -126,6 +126,7 @@ mod tests {
             prompt_tokens: 10,
             completion_tokens: 2,
             cached_tokens: 8,
+            drafts: None,
         };
         for round in 0..2 {
             for number in 0..MAX_NAMED + 50 {
