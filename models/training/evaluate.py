@@ -56,17 +56,21 @@ def bits_per_byte(model, tok, pages, device):
     return nats / math.log(2) / size
 
 
-def prose_prompt(tok, text):
-    """128 tokens that end in the middle of a long paragraph, or None."""
+def prose_prompts(tok, text):
+    """Every 128 tokens that end in the middle of a long paragraph."""
     at = 0
     for paragraph in text.split("\n\n"):
         middle = text.rfind(" ", 0, at + len(paragraph) // 2)
         if is_prose(paragraph) and len(paragraph) >= MIN_PARAGRAPH_CHARS and middle > 0 and text.count("```", 0, at) % 2 == 0:
             ids = [END_OF_TEXT_ID] + tok.encode(text[:middle]).ids
             if len(ids) >= PROMPT_TOKENS:
-                return ids[-PROMPT_TOKENS:]
+                yield ids[-PROMPT_TOKENS:]
         at += len(paragraph) + 2
-    return None
+
+
+def prose_prompt(tok, text):
+    """The first of them, or None."""
+    return next(prose_prompts(tok, text), None)
 
 
 def opening_prompt(tok, text):
@@ -81,11 +85,15 @@ def prompts_from(pages, tok, prompt_of):
     return found[::max(1, len(found) // PROMPTS)][:PROMPTS]
 
 
+def continued(target, prompts, device):
+    """The prompts, and what the target writes after them."""
+    prompt = torch.as_tensor(prompts, device=device)
+    return torch.cat((prompt, generate(target, prompt, CONTINUATION)), 1)
+
+
 @torch.no_grad()
-def accepted_at(target, draft, prompts, device):
+def accepted_at(draft, text):
     """For each prompt and each position of the target's continuation: how many of the draft's tokens the target agrees with."""
-    prompt = torch.tensor(prompts, device=device)
-    text = torch.cat((prompt, generate(target, prompt, CONTINUATION)), 1)
     cache = Cache(text.shape[1] + DEPTH)
     draft(text, cache)
     counts = []
@@ -140,7 +148,7 @@ def main():
     result["chats"] = [answer(target, tok, q, a.device) for q in QUESTIONS]
     for kind, prompt_of in (("prose", prose_prompt), ("openings", opening_prompt)):
         prompts = prompts_from(pages, tok, prompt_of)
-        everywhere, rounds = mean_accepted(accepted_at(target, draft, prompts, a.device))
+        everywhere, rounds = mean_accepted(accepted_at(draft, continued(target, prompts, a.device)))
         result[kind] = {"prompts": len(prompts), "accepted_of_4": round(everywhere, 3), "accepted_of_4_in_rounds": round(rounds, 3)}
     print(json.dumps(result, indent=1, ensure_ascii=False), flush=True)
     for name, model in (("draft", draft), ("target", target)):

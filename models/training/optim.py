@@ -4,6 +4,8 @@ import torch
 MUON_RATE, ADAM_RATE = 0.02, 3e-3
 # Pages are seen dozens of times: decay is meant to keep the model from learning them by heart (no run without it was made).
 MUON_DECAY, EMBED_DECAY = 0.1, 0.01
+# Shares of a run over which the rate rises, and after which it falls.
+WARM, HOLD = 0.01, 0.4
 
 
 def orthogonal(g):
@@ -51,7 +53,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_add_(ps, list(update.unbind()), alpha=-group["lr"] * max(1, shape[0] / shape[1]) ** 0.5)
 
 
-def optimisers(model, decay=MUON_DECAY):
+def optimisers(model, decay=MUON_DECAY, peak=1.0):
     named = list(model.named_parameters())
     matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
     rest = [{"params": [p for n, p in named if "embed" in n], "weight_decay": EMBED_DECAY},
@@ -60,13 +62,13 @@ def optimisers(model, decay=MUON_DECAY):
     opts = [Muon(matrices, decay=decay), adam]
     for o in opts:
         for g in o.param_groups:
-            g["base"] = g["lr"]
+            g["base"] = g["lr"] * peak
     return opts
 
 
-def rate(done, warm=0.01, hold=0.4):
+def rate(done, hold=HOLD):
     """Warm up, hold, then decay to nothing in a straight line; `done` is the share of the run that is over."""
-    return min(1.0, done / warm) if done < hold else max(0.0, (1 - done) / (1 - hold))
+    return max(0.0, min(1.0, done / WARM, (1 - done) / (1 - hold)))
 
 
 def set_rate(opts, factor):

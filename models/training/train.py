@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from .data import IGNORE, Pages, Talks, probe_windows
 from .model import SHAPES, Llama
-from .optim import optimisers, rate, set_rate
+from .optim import HOLD, optimisers, rate, set_rate
 
 BATCH_TOKENS = 256 * 1024
 # What one pass over the target takes at once.
@@ -93,7 +93,7 @@ def update(model, opts, factor):
     model.zero_grad(set_to_none=True)
 
 
-def fit(name, model, opts, learn, phases, clock, until, curve, report_every, probe=None):
+def fit(name, model, opts, learn, phases, clock, until, curve, report_every, probe=None, hold=HOLD):
     """Steps until the share `until` of the run is over; appends to `curve`. `learn(phase)` leaves gradients and returns loss and tokens."""
     on_gpu = next(model.parameters()).is_cuda
     steps_on = {}
@@ -101,7 +101,7 @@ def fit(name, model, opts, learn, phases, clock, until, curve, report_every, pro
     while clock.done < until:
         phase = phase_at(phases, clock.done)
         loss, count = learn(phase)
-        update(model, opts, rate(clock.done))
+        update(model, opts, rate(clock.done, hold))
         window, since, tokens = window + loss, since + 1, tokens + count
         steps_on[phase.context] = steps_on.get(phase.context, 0) + 1
         compiling = on_gpu and steps_on[phase.context] <= COMPILING_STEPS
@@ -191,6 +191,8 @@ def arguments(description, shape):
     p.add_argument("--resume", action="store_true")
     p.add_argument("--shape", default=shape, choices=SHAPES)
     p.add_argument("--dropout", type=float, default=0.0)
+    p.add_argument("--peak", type=float, default=1.0, help="the highest rate, as a share of the usual one")
+    p.add_argument("--hold", type=float, default=HOLD, help="share of the run after which the rate falls")
     p.add_argument("--batch-tokens", type=int, default=BATCH_TOKENS)
     p.add_argument("--report-every", type=int, default=50, help="steps between two points of the curve")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -200,12 +202,12 @@ def arguments(description, shape):
 def run(name, args, model, learn, phases, probe=None):
     """Trains with checkpoint and resume, and leaves `name`.pt and `name`-curve.json behind."""
     model.stream_dtype = torch.bfloat16
-    opts = optimisers(model)
+    opts = optimisers(model, peak=args.peak)
     checkpoint, done, curve = args.work / f"{name}.ckpt", 0.0, []
     if args.resume:
         done, curve = restore_checkpoint(checkpoint, model, opts, args.device)
     clock = Clock(args.minutes, done)
-    fit(name, model, opts, learn, phases, clock, args.until, curve, args.report_every, probe)
+    fit(name, model, opts, learn, phases, clock, args.until, curve, args.report_every, probe, args.hold)
     save_checkpoint(checkpoint, model, opts, clock, curve)
     save_model(model, args.work / f"{name}.pt")
     (args.work / f"{name}-curve.json").write_text(json.dumps(curve))

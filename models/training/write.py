@@ -3,8 +3,9 @@
     python -m training.write WORK --target forespeak-target.gguf --seconds 60       leaves WORK/written.npy
 
 What counts for a draft is how often it guesses what the target would write next, on text that the target has not learned by
-heart. So every row begins with a piece of a page (or a question), goes on sampled, which leads away from the page, and ends
-greedily, which is how a speculating engine meets it.
+heart. So every row begins with a piece of a page (or a question), goes on sampled, which leads away from the page, and then
+greedily, which is how a speculating engine meets it. Greedy text soon repeats itself, and repetition is easily guessed, so a
+second sampled stretch leads away once more.
 """
 import argparse
 import time
@@ -20,8 +21,10 @@ from .weights import load
 
 # Short rows, because a short context is what a draft mostly has, and because they are quick to write.
 ROW = 256
-# Tokens given at the start of a row, and the sampled ones after them; under zero means that nothing is sampled.
-GIVEN, SAMPLED = (16, 128), (-16, 96)
+# Tokens of a row's stretches: given, sampled (under zero: none), greedy, sampled again; the rest is greedy.
+GIVEN, SAMPLED, GREEDY, AGAIN = (16, 128), (-16, 64), (48, 80), (8, 32)
+# How a place of a row comes by its token.
+COPY, DRAW, BEST = range(3)
 SAMPLING_HEAT = 0.9
 TALK_SHARE = 0.2
 
@@ -53,7 +56,7 @@ class Writer:
         s, kind = model.shape, model.embed_tokens.weight.dtype
         self.model, self.at = model, torch.zeros(1, dtype=torch.long, device=device)
         self.rows = torch.zeros(count, ROW, dtype=torch.long, device=device)
-        self.given, self.sampled = (torch.zeros(count, dtype=torch.long, device=device) for _ in range(2))
+        self.plan = torch.zeros(count, ROW, dtype=torch.int8, device=device)
         self.caches = [torch.zeros(2, count, s.kv_heads, ROW, s.head_width, dtype=kind, device=device) for _ in model.layers]
         self.graph = self.record() if device == "cuda" else None
 
@@ -64,8 +67,8 @@ class Writer:
         # The largest of the logits plus Gumbel noise is a draw from their distribution.
         drawn = (logits / SAMPLING_HEAT - torch.empty_like(logits).exponential_().log()).argmax(-1)
         self.at.add_(1)
-        chosen = torch.where(self.at < self.sampled, drawn, best)
-        chosen = torch.where(self.at < self.given, self.rows.index_select(1, self.at)[:, 0], chosen)
+        how, copied = (a.index_select(1, self.at)[:, 0] for a in (self.plan, self.rows))
+        chosen = torch.where(how == COPY, copied, torch.where(how == DRAW, drawn, best))
         self.rows.index_copy_(1, self.at, chosen[:, None])
 
     def record(self):
@@ -77,10 +80,9 @@ class Writer:
             self.advance()
         return graph
 
-    def write(self, rows, given, sampled):
+    def write(self, rows, plan):
         self.rows.copy_(rows)
-        self.given.copy_(given)
-        self.sampled.copy_(sampled)
+        self.plan.copy_(plan)
         self.at.zero_()
         for _ in range(ROW - 1):
             if self.graph:
@@ -108,13 +110,21 @@ class Openings:
         return torch.randint(low, high, (count,), generator=self.rng).to(self.device)
 
     def take(self, count):
-        """(rows of tokens, how many of each are given, up to where each is sampled)"""
+        """(rows of tokens, how each place comes by its token)"""
         spoken = round(count * TALK_SHARE)
         begin = self.between(0, len(self.pages.ids) - ROW, count - spoken)
         asked = self.between(0, len(self.questions), spoken)
         rows = torch.cat((self.pages.ids[begin[:, None] + self.reach], self.talks.ids[self.questions[asked][:, None] + self.reach] % UNLEARNED))
         given = torch.cat((self.between(*GIVEN, count - spoken), self.answers[asked]))
-        return rows.long(), given, given + self.between(*SAMPLED, count)
+        return rows.long(), self.planned(given, count)
+
+    def planned(self, given, count):
+        astray = given + self.between(*SAMPLED, count)
+        again = torch.maximum(given, astray) + self.between(*GREEDY, count)
+        back = again + self.between(*AGAIN, count)
+        given, astray, again, back = (x[:, None] for x in (given, astray, again, back))
+        drawn = (self.reach < astray) | ((self.reach >= again) & (self.reach < back))
+        return torch.where(self.reach < given, COPY, torch.where(drawn, DRAW, BEST)).to(torch.int8)
 
 
 def write_all(target, work, seconds, count, device, seed=5):
@@ -134,12 +144,13 @@ def main():
     p.add_argument("--target", required=True, help="the GGUF file that is served")
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--rows", type=int, default=8192, help="rows written at a time")
+    p.add_argument("--seed", type=int, default=5)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = p.parse_args()
     target = load(args.target, args.device)
     if args.device == "cuda":
         target = target.bfloat16()
-    np.save(args.work / "written.npy", write_all(target, args.work, args.seconds, args.rows, args.device))
+    np.save(args.work / "written.npy", write_all(target, args.work, args.seconds, args.rows, args.device, args.seed))
 
 
 if __name__ == "__main__":
