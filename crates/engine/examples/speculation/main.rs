@@ -66,27 +66,29 @@ fn cell(
     report.keep(options)
 }
 
-/// Texts that shift. A policy runs through all of them at a stretch: how fast it follows is the question.
+/// Texts that shift. Every policy runs through all of them, in turns with the others: what a controller has for a clock
+/// stands still while it is not its turn.
 fn mix(options: &Options, pair: &Pair, texts: &Arc<Texts>, streams: usize) -> Result<(), Failure> {
-    for (policy, mut arena) in options
-        .policies
-        .iter()
-        .zip(arenas(options, pair, texts, streams)?)
-    {
-        let mut windows = Vec::new();
-        let mut began = 0.0;
-        for phase in 0..options.phases {
-            let workload = Workload::SHIFTING[phase % Workload::SHIFTING.len()];
-            arena.drop_streams();
-            let mut left = options.phase_seconds;
-            while left > 1e-6 {
-                let slice = arena.run(workload, left.min(report::WINDOW))?;
-                left -= report::WINDOW;
-                windows.push((began, workload, slice));
-                began += slice.whole_seconds;
+    let mut arenas = arenas(options, pair, texts, streams)?;
+    let mut courses = vec![Vec::new(); arenas.len()];
+    let windows = (options.phase_seconds / report::WINDOW).round() as usize;
+    for window in 0..options.phases * windows {
+        let workload = Workload::SHIFTING[window / windows % Workload::SHIFTING.len()];
+        for turn in 0..arenas.len() {
+            let index = (window + turn) % arenas.len();
+            let (Some(arena), Some(course)) = (arenas.get_mut(index), courses.get_mut(index))
+            else {
+                continue;
+            };
+            if window % windows == 0 {
+                arena.drop_streams();
             }
+            let slice = arena.run(workload, report::WINDOW)?;
+            course.push((window as f64 * report::WINDOW, workload, slice));
         }
-        let report = MixReport::new(options, pair, policy, streams, &windows);
+    }
+    for (policy, course) in options.policies.iter().zip(&courses) {
+        let report = MixReport::new(options, pair, policy, streams, course);
         println!("{}", report.line());
         report.keep(options)?;
     }

@@ -12,7 +12,7 @@ mod lookup;
 mod model;
 mod warning;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use speculation::{
     Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Draft, Drafters,
@@ -30,7 +30,8 @@ use warning::LowAcceptance;
 
 /// All that an engine guesses with.
 pub(crate) struct Drafting {
-    began: Instant,
+    /// Time spent in steps that decoded: the controller's clock. What it knows does not age while nothing runs.
+    worked: Duration,
     controller: Controller,
     lookups: Lookups,
     model: Option<DraftModel>,
@@ -89,7 +90,7 @@ impl Drafting {
         rows: usize,
     ) -> Self {
         Self {
-            began: Instant::now(),
+            worked: Duration::ZERO,
             controller: Controller::new(
                 config.law,
                 config.drafters,
@@ -151,7 +152,7 @@ impl Drafting {
             });
             found.push(lookup);
         }
-        let now = self.began.elapsed();
+        let now = self.worked;
         let step = Step {
             candidates: &candidates,
             prefill_rows,
@@ -237,7 +238,8 @@ impl Drafting {
                 accepted: fate.accepted,
             })
             .collect();
-        let now = self.began.elapsed();
+        self.worked += step;
+        let now = self.worked;
         let outcome = Outcome {
             drafts: &verified,
             context: fates.iter().map(|fate| fate.tokens).sum(),

@@ -2,8 +2,12 @@
 //!
 //! Order as in vLLM: scores are divided by the temperature; min-p keeps tokens of at least `min_p` times
 //! the best one's probability; top-k keeps the `k` best of these; top-p keeps the smallest set of the
-//! best of these that has `p` of their mass. Then one number decides, walking what is kept in the order
-//! of the ids. Nothing is ever sorted as a whole.
+//! best of these that has `p` of their mass. Of what is kept one token wins a race ([`speculation::verify::race`]):
+//! a draft model that races with the same key picks the same winner wherever it agrees with the target, however
+//! much it disagrees about other tokens. Nothing is ever sorted as a whole.
+
+use speculation::PositionKey;
+use speculation::verify::{race_among, race_weights};
 
 use super::scores::{self, BLOCK, Candidate};
 
@@ -26,8 +30,13 @@ pub(crate) struct Scratch {
 }
 
 impl Choice {
-    /// Chooses a token with the draw `u` in `[0, 1)`; `None` when none is possible.
-    pub(crate) fn choose(&self, row: &[f32], u: f64, scratch: &mut Scratch) -> Option<u32> {
+    /// Chooses a token with the luck of `key`; `None` when none is possible.
+    pub(crate) fn choose(
+        &self,
+        row: &[f32],
+        key: PositionKey,
+        scratch: &mut Scratch,
+    ) -> Option<u32> {
         let best = scores::best(row)?;
         // Below this the second best has no chance, and the division might overflow.
         const GREEDY_BELOW: f32 = 1e-5;
@@ -37,10 +46,10 @@ impl Choice {
         scratch.weigh(row, best.value, self.temperature);
         let keeps_all = self.top_p >= 1.0 && self.min_p <= 0.0;
         if keeps_all && (self.top_k == 0 || self.top_k >= row.len()) {
-            return scratch.draw_from_all(u);
+            return race_weights(&scratch.weights, key);
         }
         self.keep(scratch);
-        draw(&scratch.kept, u)
+        race_among(scratch.kept.iter().map(|c| (c.id, c.value)), key)
     }
 
     fn keep(&self, scratch: &mut Scratch) {
@@ -97,36 +106,6 @@ impl Scratch {
         self.sums
             .extend(self.weights.chunks(BLOCK).map(scores::sum));
     }
-
-    fn draw_from_all(&self, u: f64) -> Option<u32> {
-        let total: f64 = self.sums.iter().sum();
-        let mut left = u * total;
-        let mut last = None;
-        for (block, &sum) in self.sums.iter().enumerate() {
-            if left >= sum {
-                left -= sum;
-                continue;
-            }
-            let start = block * BLOCK;
-            let end = self.weights.len().min(start + BLOCK);
-            for (id, &weight) in (start..end).zip(&self.weights[start..end]) {
-                if weight > 0.0 {
-                    last = Some(id as u32);
-                    left -= f64::from(weight);
-                    if left < 0.0 {
-                        return last;
-                    }
-                }
-            }
-        }
-        // Rounding took the draw past the end.
-        last.or_else(|| {
-            self.weights
-                .iter()
-                .rposition(|&w| w > 0.0)
-                .map(|id| id as u32)
-        })
-    }
 }
 
 /// Keeps the smallest set of the best whose mass reaches `wanted`, at least one. `kept` stays in order.
@@ -152,17 +131,6 @@ fn cut_to_mass(kept: &mut Vec<Candidate>, order: &mut Vec<Candidate>, wanted: f6
     }
 }
 
-fn draw(kept: &[Candidate], u: f64) -> Option<u32> {
-    let mut left = u * mass(kept);
-    for candidate in kept {
-        left -= f64::from(candidate.value);
-        if left < 0.0 {
-            return Some(candidate.id);
-        }
-    }
-    kept.last().map(|c| c.id)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -181,7 +149,7 @@ mod tests {
     fn reachable(choice: &Choice, row: &[f32]) -> BTreeSet<u32> {
         let mut scratch = Scratch::default();
         (0..20_000)
-            .filter_map(|i| choice.choose(row, f64::from(i) / 20_000.0, &mut scratch))
+            .filter_map(|i| choice.choose(row, PositionKey(i), &mut scratch))
             .collect()
     }
 
@@ -230,13 +198,15 @@ mod tests {
             },
         ] {
             let mut counts = [0usize; 4];
-            for i in 0..10_000 {
-                let u = f64::from(i) / 10_000.0;
-                counts[choice.choose(&row, u, &mut scratch).unwrap() as usize] += 1;
+            for key in 0..100_000 {
+                let chosen = choice.choose(&row, PositionKey(key), &mut scratch);
+                counts[chosen.unwrap() as usize] += 1;
             }
-            for (id, expected) in [1000usize, 2000, 3000, 4000].into_iter().enumerate() {
-                assert!(counts[id].abs_diff(expected) <= 2, "{counts:?}");
-            }
+            // Chi-square with three degrees of freedom: above 16.3 once in a thousand.
+            let expected = [10_000.0, 20_000.0, 30_000.0, 40_000.0];
+            let off = counts.iter().zip(expected);
+            let chi: f64 = off.map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
+            assert!(chi < 16.3, "{counts:?}");
         }
     }
 
@@ -250,7 +220,7 @@ mod tests {
             top_p: 0.9,
             min_p: 0.1,
         };
-        assert_eq!(strict.choose(&row, 0.5, &mut scratch), None);
+        assert_eq!(strict.choose(&row, PositionKey(5), &mut scratch), None);
         row[150] = -3.0;
         row[151] = f32::NEG_INFINITY;
         for choice in [ALL, strict] {
@@ -285,13 +255,13 @@ mod tests {
         #[test]
         fn the_fast_paths_choose_like_the_plain_one(
             row in prop::collection::vec(-8f32..8.0, 1..300),
-            u in 0f64..1.0,
+            key in any::<u64>(),
         ) {
             let mut scratch = Scratch::default();
-            let plain = ALL.choose(&row, u, &mut scratch);
-            let filtered = Choice { min_p: 1e-30, ..ALL }.choose(&row, u, &mut scratch);
-            // Both walk the ids in order; sums in another order may differ at a border.
-            prop_assert!(plain.unwrap().abs_diff(filtered.unwrap()) <= 1);
+            let key = PositionKey(key);
+            let plain = ALL.choose(&row, key, &mut scratch);
+            let filtered = Choice { min_p: 1e-30, ..ALL }.choose(&row, key, &mut scratch);
+            prop_assert_eq!(plain, filtered);
         }
     }
 }

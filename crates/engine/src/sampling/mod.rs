@@ -140,8 +140,8 @@ impl Sampler {
             top_p: self.sampling.top_p,
             min_p: self.sampling.min_p,
         };
-        let u = random::uniform(self.seed, self.choice, self.generated + ahead);
-        choice.choose(row, u, scratch)
+        let key = random::key(self.seed, self.choice, self.generated + ahead);
+        choice.choose(row, key, scratch)
     }
 }
 

@@ -3,8 +3,10 @@
 //! The draw for a position is a pure function of (seed, choice, position). Preemption, batching and
 //! chunking can therefore not change a text: whoever computes position 17 again draws the same number.
 
-/// A number in `[0, 1)` for one position of one choice.
-pub(crate) fn uniform(seed: u64, choice: usize, position: usize) -> f64 {
+use speculation::PositionKey;
+
+/// The luck of one position of one choice.
+pub(crate) fn key(seed: u64, choice: usize, position: usize) -> PositionKey {
     let mut input = [0; 24];
     input[..8].copy_from_slice(&seed.to_le_bytes());
     input[8..16].copy_from_slice(&(choice as u64).to_le_bytes());
@@ -12,26 +14,22 @@ pub(crate) fn uniform(seed: u64, choice: usize, position: usize) -> f64 {
     let hash = blake3::hash(&input);
     let mut first = [0; 8];
     first.copy_from_slice(&hash.as_bytes()[..8]);
-    // The 53 bits that a double can hold.
-    (u64::from_le_bytes(first) >> 11) as f64 / (1u64 << 53) as f64
+    PositionKey(u64::from_le_bytes(first))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::uniform;
+    use std::collections::HashSet;
+
+    use super::*;
 
     #[test]
-    fn draws_are_reproducible_and_spread_evenly() {
-        assert_eq!(uniform(1, 2, 3), uniform(1, 2, 3));
-        assert_ne!(uniform(1, 2, 3), uniform(1, 3, 2));
-        let mut buckets = [0usize; 10];
-        for position in 0..10_000 {
-            let u = uniform(42, 0, position);
-            buckets[(u * 10.0) as usize] += 1;
-        }
-        assert!(
-            buckets.iter().all(|&n| (850..1150).contains(&n)),
-            "{buckets:?}"
-        );
+    fn keys_are_reproducible_and_no_two_positions_share_one() {
+        assert_eq!(key(1, 2, 3), key(1, 2, 3));
+        let all: HashSet<u64> = (0..10)
+            .flat_map(|seed| (0..10).map(move |choice| (seed, choice)))
+            .flat_map(|(seed, choice)| (0..100).map(move |at| key(seed, choice, at).0))
+            .collect();
+        assert_eq!(all.len(), 10_000);
     }
 }

@@ -58,6 +58,9 @@ use crate::step::{Draft, Outcome, Plan, Step};
 /// Depth of a probe where nothing is drafted: two positions tell more than one at nearly the same price.
 const PROBE_DEPTH: usize = 2;
 
+/// Sequences from which on they probe together too.
+const TOGETHER_FROM: usize = 4;
+
 /// State of the law.
 #[derive(Debug, Clone, Default)]
 pub struct Goodput {
@@ -67,6 +70,33 @@ pub struct Goodput {
     price: Option<f64>,
     /// Mean depth of the last plan.
     depth: f64,
+    achieved: Achieved,
+}
+
+/// Tokens and seconds of the latest steps. What time is worth to a draft that could go on is what it brought, not
+/// what a plan promised: a price above what is achieved would end drafts that raise it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Achieved {
+    tokens: f64,
+    seconds: f64,
+    steps: f64,
+}
+
+impl Achieved {
+    const KEEP: f64 = 0.98;
+    /// Steps before it counts.
+    const ENOUGH: f64 = 8.0;
+
+    fn push(&mut self, tokens: f64, seconds: f64) {
+        self.tokens = self.tokens * Self::KEEP + tokens;
+        self.seconds = self.seconds * Self::KEEP + seconds;
+        self.steps = self.steps * Self::KEEP + 1.0;
+    }
+
+    /// Tokens per second, once it is known.
+    fn rate(&self) -> Option<f64> {
+        (self.steps >= Self::ENOUGH && self.seconds > 0.0).then(|| self.tokens / self.seconds)
+    }
 }
 
 /// A plan on its way.
@@ -112,7 +142,10 @@ impl Law for Goodput {
             plain_evidence: evidence.costs.evidence(now, &shape),
         };
         let speedup = costs.speedup(&arms, &depths);
-        let worth = costs.worth(&arms, &depths);
+        let mut worth = costs.worth(&arms, &depths);
+        if let Some(achieved) = self.achieved.rate() {
+            worth.price = worth.price.min(achieved);
+        }
         let (depths, reason) = self.probe(&draught, &depths).unwrap_or((depths, reason));
         let decision = Decision::of(&depths, speedup, reason);
         let drafts = who
@@ -128,6 +161,11 @@ impl Law for Goodput {
     }
 
     fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
+        if outcome.prefill_rows == 0 {
+            let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
+            let seconds = (outcome.verify + outcome.draft).as_secs_f64();
+            self.achieved.push(tokens as f64, seconds);
+        }
         for verified in outcome.drafts {
             self.prober.settle(now, verified.id, verified.accepted);
         }
@@ -162,7 +200,40 @@ impl Goodput {
         } else {
             None
         };
+        let probe = probe.or_else(|| {
+            let together = depths.len() >= TOGETHER_FROM && !drafts;
+            let turn = together && self.prober.turn().is_multiple_of(2);
+            turn.then(|| self.probe_together(draught)).flatten()
+        });
         probe.or_else(|| self.probe_deeper(draught, depths))
+    }
+
+    /// In a large batch the rows of one probe are lost in the noise of the step: what rows cost is seen only when
+    /// many come at once.
+    fn probe_together(&mut self, draught: &Draught<'_>) -> Option<(Vec<usize>, Reason)> {
+        let Draught {
+            now,
+            who,
+            arms,
+            costs,
+            ..
+        } = *draught;
+        let tried: Vec<usize> = arms.iter().map(|arm| arm.limit.min(1)).collect();
+        let rows: usize = tried.iter().sum();
+        if rows < arms.len().div_ceil(2) || rows > costs.most() {
+            return None;
+        }
+        let plain = vec![0; arms.len()];
+        let seconds = costs.seconds(arms, &tried) - costs.verify(0);
+        let price = costs.goodput(arms, &plain).max(f64::MIN_POSITIVE);
+        let gain = (tokens(arms, &tried) - tokens(arms, &plain)) / price;
+        let loss = (seconds - gain).max(0.3 * seconds);
+        let &(sequence, _) = who.first()?;
+        if !self.prober.affords(now, loss) {
+            return None;
+        }
+        self.prober.spend(now, loss);
+        Some((tried, Reason::ProbeDeeper { sequence }))
     }
 
     fn probe_off(

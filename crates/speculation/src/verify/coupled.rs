@@ -22,13 +22,13 @@ use crate::random::{Lane, PositionKey};
 /// assert!(same > 9_050); // (1 - 0.05) / (1 + 0.05) = 0.905
 /// ```
 pub fn race(distribution: &Distribution, key: PositionKey) -> Option<u32> {
-    first(distribution.entries().iter().map(|e| (e.id, e.weight)), key)
+    race_among(distribution.entries().iter().map(|e| (e.id, e.weight)), key)
 }
 
 /// [`race`] over one weight for each token of the vocabulary, without building a [`Distribution`].
 /// Chooses the same token.
 pub fn race_weights(weights: &[f32], key: PositionKey) -> Option<u32> {
-    first(
+    race_among(
         (0..)
             .zip(weights.iter().copied())
             .filter(|(_, w)| *w > 0.0 && w.is_finite()),
@@ -36,7 +36,8 @@ pub fn race_weights(weights: &[f32], key: PositionKey) -> Option<u32> {
     )
 }
 
-fn first(tokens: impl Iterator<Item = (u32, f32)>, key: PositionKey) -> Option<u32> {
+/// [`race`] over tokens and their weights, which must be positive numbers.
+pub fn race_among(tokens: impl Iterator<Item = (u32, f32)>, key: PositionKey) -> Option<u32> {
     let mut winner = None;
     let mut arrival = f64::INFINITY;
     for (id, weight) in tokens {

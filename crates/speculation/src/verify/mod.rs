@@ -71,7 +71,7 @@ mod rejection;
 #[cfg(test)]
 mod tests;
 
-pub use coupled::{invert, race, race_weights};
+pub use coupled::{invert, race, race_among, race_weights};
 pub use distribution::{Distribution, Weighted};
 pub use rejection::speculative_choice;
 
