@@ -32,7 +32,9 @@ def replay(policy, mock_arguments, bench_arguments, options):
     """One run: fresh workers, fresh gateway; the client's figures and the workers' own."""
     with tempfile.TemporaryDirectory() as folder, harness.mocks("--count", WORKERS, *mock_arguments) as workers:
         port, log = free_port(), Path(folder) / "log"
-        command = harness.forespeak(port, workers, Path(folder), policy=policy, scrape_every=f"{options.scrape}ms")
+        # KV events speak in token ids, so whoever listens needs a tokenizer; which one does not matter for prompts of ids.
+        tokenizer = harness.ROOT / "models/forespeak-draft.gguf" if options.events else None
+        command = harness.forespeak(port, workers, Path(folder), policy=policy, scrape_every=f"{options.scrape}ms", tokenizer=tokenizer)
         with harness.process(command, log) as started:
             url = f"http://127.0.0.1:{port}"
             harness.wait_ready(url, started, log)

@@ -169,6 +169,16 @@ impl Checks<'_> {
         if pool.block_tokens == 0 {
             self.tell(path.key("block_tokens"), "it must be more than 0");
         }
+        let admission = path.key("admission");
+        self.share(pool.admission.low_up_to, admission.key("low_up_to"));
+        self.share(pool.admission.normal_up_to, admission.key("normal_up_to"));
+        if pool.admission.low_up_to > pool.admission.normal_up_to {
+            self.tell(
+                admission.key("low_up_to"),
+                "it must not be more than normal_up_to: low priority is refused first",
+            );
+        }
+        self.share(pool.retries.share, path.key("retries").key("share"));
         if let Some(recycling) = &pool.recycling {
             self.recycling(recycling, &path.key("recycling"));
         }

@@ -281,3 +281,17 @@ fn a_file_that_is_not_there_is_told() {
         .to_string();
     assert!(told.contains("/no/such/forespeak.toml"), "{told}");
 }
+
+#[test]
+fn shares_of_admission_and_retries_are_checked() {
+    let file = "[[pools]]\nname = \"p\"\nworkers = [{ url = \"http://a:1\" }]\n\
+        admission = { low_up_to = 0.9, normal_up_to = 0.8 }\nretries = { share = 2.0 }\n";
+    let problems = Config::parse_in(file, &Context::with_env(&env))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        problems.contains("low priority is refused first"),
+        "{problems}"
+    );
+    assert!(problems.contains("2 is no share"), "{problems}");
+}

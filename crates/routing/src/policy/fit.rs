@@ -239,8 +239,8 @@ mod tests {
     use crate::request::Priority;
     use crate::worker::WorkerId;
 
-    /// Two workers, of which 0 holds 96 of 128 tokens and is measured to be slower by `slower`.
-    fn chosen(slower: Duration) -> WorkerId {
+    /// Two workers, of which 0 holds 96 of 128 tokens, has this much to do, and is measured to be slower.
+    fn chosen(backlog: u64, slower: Duration) -> WorkerId {
         let mut workers: Vec<_> = (0..2)
             .map(|id| WorkerView::idle(WorkerId(id), 10_000))
             .collect();
@@ -249,7 +249,7 @@ mod tests {
             worker.inter_token = Duration::from_millis(10);
         }
         workers[0].inter_token += slower;
-        workers[0].ledger.prefill_backlog_tokens = 160;
+        workers[0].ledger.prefill_backlog_tokens = backlog;
         let matches = Matches::from_pairs([(WorkerId(0), 3)]);
         let request = RequestView {
             prompt_tokens: 128,
@@ -264,11 +264,17 @@ mod tests {
 
     #[test]
     fn a_holder_keeps_its_chat_for_a_difference_that_is_less_than_a_step() {
+        let slow = Duration::from_millis(300);
         assert_eq!(
-            chosen(Duration::ZERO),
-            WorkerId(1),
-            "it is slower by more than a step"
+            chosen(0, slow),
+            WorkerId(0),
+            "steps were slow under another load"
         );
-        assert_eq!(chosen(Duration::from_millis(300)), WorkerId(0));
+        assert_eq!(
+            chosen(160, Duration::ZERO),
+            WorkerId(1),
+            "there is too much to do"
+        );
+        assert_eq!(chosen(0, Duration::ZERO), WorkerId(0));
     }
 }
