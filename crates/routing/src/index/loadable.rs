@@ -59,7 +59,8 @@ pub struct LoadableWorth {
 }
 
 impl Default for LoadableWorth {
-    /// What loading saved in our own benchmark of a small model, rounded down: a larger one saves more.
+    /// Less than loading saved in our own benchmark (`make bench-blocks`: 0.9 and more, from a folder and from Redis on the
+    /// same machine), because disks and networks are slower.
     fn default() -> Self {
         Self {
             host: 0.9,
