@@ -63,6 +63,7 @@
 //!     draft: Duration::ZERO,
 //!     passes: 0,
 //!     pass_rows: 0,
+//!     catch_up: Duration::ZERO,
 //! });
 //! println!("{}", plan.decision); // for the log, the metrics and the console
 //! ```

@@ -107,4 +107,6 @@ pub struct Outcome<'a> {
     pub passes: usize,
     /// Rows in all of them.
     pub pass_rows: usize,
+    /// Time the draft model took besides, to read what it had missed.
+    pub catch_up: Duration,
 }

@@ -248,6 +248,7 @@ impl Drafting {
             draft: drafting.passes,
             passes: drafting.count,
             pass_rows: drafting.rows,
+            catch_up: drafting.catching_up,
         };
         self.controller.observe(now, &outcome);
         for fate in fates {

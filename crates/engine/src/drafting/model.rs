@@ -20,9 +20,10 @@ use crate::executor::Executor;
 use crate::sampling::{Sampler, Scratch};
 use crate::scheduler::SeqId;
 
-/// Positions that are computed along with the first pass of a draft. After an accepted draft two are
-/// missing; more than these few would make the pass look slower than passes are.
-const ALONG_THE_WAY: usize = 4;
+/// Positions that are computed along with the first pass of a draft. After an accepted draft two are missing, after
+/// a lookup as many as it had right; a pass of their own would cost more than these rows do. More would make the
+/// pass look slower than passes are.
+const ALONG_THE_WAY: usize = 12;
 
 /// A sequence that wants a draft.
 pub(crate) struct Wanted<'a> {

@@ -37,6 +37,7 @@
 //!             draft: Duration::from_millis(2 * depth as u64),
 //!             passes: depth,
 //!             pass_rows: depth,
+//!             catch_up: Duration::ZERO,
 //!         });
 //!     }
 //!     depth
@@ -166,6 +167,7 @@ impl Law for Goodput {
             let seconds = (outcome.verify + outcome.draft).as_secs_f64();
             self.achieved.push(tokens as f64, seconds);
         }
+        self.prober.charge(outcome.catch_up);
         for verified in outcome.drafts {
             self.prober.settle(now, verified.id, verified.accepted);
         }

@@ -69,6 +69,8 @@ pub(super) struct Prober {
     rests_until: Until,
     neighbour_after: Until,
     pending: Option<Pending>,
+    /// Whether anybody probes in the present step.
+    probes: bool,
     turn: usize,
 }
 
@@ -81,6 +83,7 @@ impl Prober {
         self.seconds += BUDGET * passed;
         // Whatever was not reported did not run.
         self.pending = None;
+        self.probes = false;
     }
 
     /// Whether a probe of this expected loss may run now.
@@ -109,14 +112,24 @@ impl Prober {
     pub(super) fn start(&mut self, now: Duration, pending: Pending) {
         self.neighbour_after = self.pause(now, BETWEEN_NEIGHBOURS);
         self.pending = Some(pending);
+        self.probes = true;
         self.turn = self.turn.wrapping_add(1);
     }
 
     /// Charges a probe whose loss is known beforehand.
     pub(super) fn spend(&mut self, now: Duration, loss: f64) {
         self.seconds -= loss;
+        self.probes = true;
         self.rests_until = self.pause(now, AFTER_FAILURE);
         self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// Charges what the draft model had to read before it could make a probe's draft: after a long time off that is
+    /// most of a probe's price.
+    pub(super) fn charge(&mut self, catch_up: Duration) {
+        if self.probes {
+            self.seconds -= catch_up.as_secs_f64();
+        }
     }
 
     /// Counts up with every probe: whose turn it is.

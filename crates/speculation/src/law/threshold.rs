@@ -31,7 +31,7 @@
 //!     let took = Duration::from_millis(9);
 //!     law.observe(now, &Outcome {
 //!         drafts: &[verified], context: 9, prefill_rows: 0, verify: took, draft: took, passes: drafted,
-//!         pass_rows: drafted,
+//!         pass_rows: drafted, catch_up: Duration::ZERO,
 //!     });
 //!     drafted
 //! };
@@ -195,6 +195,7 @@ mod tests {
                 draft: Duration::from_millis(1),
                 passes: drafted,
                 pass_rows: drafted,
+                catch_up: Duration::ZERO,
             };
             law.observe(now, &outcome);
         }

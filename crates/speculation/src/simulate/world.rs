@@ -207,6 +207,7 @@ impl World {
                     draft: Duration::from_secs_f64(draft),
                     passes,
                     pass_rows,
+                    catch_up: Duration::ZERO,
                 },
             );
             for stream in streams.iter_mut().filter(|s| s.emitted >= ANSWER) {
