@@ -74,7 +74,7 @@ pub struct Bulletin {
     pub sequence: u64,
     /// Workers it gives nothing.
     pub troubles: Vec<Trouble>,
-    /// What its tenants have used, the latest first.
+    /// What its tenants have used.
     pub uses: Vec<Use>,
 }
 

@@ -337,8 +337,10 @@ impl Exchange {
 
     async fn read_prefixes(&mut self, link: &RedisLink) -> RedisResult<()> {
         let Some(last) = self.last_prefix.clone() else {
-            // Begin with what there is: a gateway that starts learns where prompts went before.
-            self.last_prefix = Some("0".to_owned());
+            // A gateway that starts learns where prompts went lately. Messages are numbered by Redis's clock.
+            let (seconds, _): (u64, u64) = link.query(&redis::cmd("TIME")).await?;
+            let lately = seconds.saturating_sub(FORGOTTEN_AFTER.as_secs());
+            self.last_prefix = Some(format!("{lately}000-0"));
             return Ok(());
         };
         let mut read = redis::cmd("XREAD");
