@@ -19,6 +19,7 @@ const REDIS_BYTES: ByteSize = ByteSize(1 << 30);
 /// Keeps blocks of those out who do not know it: whoever can write to a shared store could else write blocks.
 const SECRET_VARIABLE: &str = "FORESPEAK_KV_STORE_SECRET";
 
+/// None of them shows an address, which may hold a password.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KvStoreError {
     #[error(
@@ -26,8 +27,8 @@ pub(crate) enum KvStoreError {
          each with ?size=… for its bound"
     )]
     NoPlace(String),
-    #[error("--kv-store {place:?}: {source}")]
-    Size { place: String, source: NotASize },
+    #[error("--kv-store: {0}")]
+    Size(#[from] NotASize),
     #[error("--kv-store: {0}")]
     Address(#[from] AddressError),
     #[error("--kv-store {}: {source}; name a folder that can be written", path.display())]
@@ -67,16 +68,9 @@ pub(crate) fn places(named: &[String]) -> Result<Vec<Place>, KvStoreError> {
 }
 
 fn place(text: &str) -> Result<Place, KvStoreError> {
-    let nowhere = || KvStoreError::NoPlace(text.to_owned());
-    let size_of = |size: &str| {
-        size.parse::<ByteSize>()
-            .map_err(|source| KvStoreError::Size {
-                place: text.to_owned(),
-                source,
-            })
-    };
+    let nowhere = || KvStoreError::NoPlace(text.split(':').next().unwrap_or_default().to_owned());
     let (rest, size) = match text.rsplit_once("?size=") {
-        Some((rest, size)) => (rest, Some(size_of(size)?)),
+        Some((rest, size)) => (rest, Some(size.parse::<ByteSize>()?)),
         None => (text, None),
     };
     let (scheme, name) = rest.split_once(':').ok_or_else(nowhere)?;
@@ -85,7 +79,7 @@ fn place(text: &str) -> Result<Place, KvStoreError> {
         "memory" => {
             return Ok(Place {
                 kind: Kind::Memory,
-                size: size.map_or_else(|| size_of(name), Ok)?,
+                size: size.map_or_else(|| name.parse(), Ok)?,
             });
         }
         "disk" => (Kind::Disk(folder().ok_or_else(nowhere)?), FOLDER_BYTES),
@@ -266,6 +260,10 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
+        for wrong in ["redis://:hunter2@h:1?size=lots", "redis:/:hunter2@h:1"] {
+            let error = place(wrong).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
         assert!(
             !parse("redis://:hunter2@h:1")
                 .to_string()

@@ -292,7 +292,8 @@ pub(crate) struct EngineOptions {
         long,
         value_name = "WHERE",
         value_delimiter = ';',
-        env = "FORESPEAK_KV_STORE"
+        env = "FORESPEAK_KV_STORE",
+        hide_env_values = true
     )]
     pub(crate) kv_store: Vec<String>,
 }
