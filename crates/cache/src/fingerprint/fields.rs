@@ -166,6 +166,8 @@ pub(crate) const FIELDS: &[Field] = &[
     both("spaces_between_special_tokens", Answer(Is("true"), Plain)),
     both("return_token_ids", Answer(Null, Plain)),
     both("return_tokens_as_token_ids", Answer(Null, Plain)),
+    // The text would be the same, but not what usage tells of its drafts.
+    both("speculative", Answer(Null, Plain)),
     // A client that sets a salt keeps its own users apart; so do we.
     both("cache_salt", Answer(Null, Plain)),
     // Not the answer: its delivery, its accounting, its place in the queue, hints where to send it.
@@ -176,7 +178,6 @@ pub(crate) const FIELDS: &[Field] = &[
     both("session_id", Delivery),
     both("prompt_cache_key", Delivery),
     both("priority", Delivery),
-    both("speculative", Delivery),
     both("service_tier", Delivery),
     both("metadata", Meaning::Metadata),
     // A hit would leave something undone, or would be yesterday's news.
