@@ -73,7 +73,7 @@ pub(crate) fn answer(gateway: &Arc<Gateway>, begun: Begun, mut record: Record) -
         }
         Tap::of_whole()
     };
-    let relayed = Relayed {
+    let mut relayed = Relayed {
         gateway: Arc::clone(gateway),
         request,
         status: head.status,
@@ -86,6 +86,7 @@ pub(crate) fn answer(gateway: &Arc<Gateway>, begun: Begun, mut record: Record) -
         said_before: 0,
         state: State::Flowing(Box::new(leg)),
     };
+    relayed.finish_if_said();
     *response.body_mut() = AxumBody::new(relayed);
     response
 }
@@ -196,7 +197,21 @@ impl Relayed {
             self.told = now;
             leg.placement.progressed(self.tap.tokens());
         }
+        self.finish_if_said();
         shown
+    }
+
+    /// Closes the books on an answer of known length with its last byte: whoever sends it on has no reason to ask for more.
+    fn finish_if_said(&mut self) {
+        let State::Flowing(leg) = &mut self.state else {
+            return;
+        };
+        if !self.is_stream && leg.first.is_none() && leg.flow.is_over() {
+            leg.flow.give_back();
+            // Nothing was held back of an answer in one piece.
+            let _nothing = self.tap.end();
+            self.finish();
+        }
     }
 
     /// The worker has said all it had to say.

@@ -63,7 +63,8 @@ impl Flow {
         self.wire.is_none() || self.answer.is_end_stream()
     }
 
-    fn give_back(&mut self) {
+    /// Keeps the connection for the next request, where nothing more is to come.
+    pub(super) fn give_back(&mut self) {
         if let Some(wire) = self.wire.take() {
             self.idle.put(self.worker.spec().url.authority(), wire);
         }

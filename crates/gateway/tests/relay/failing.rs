@@ -176,8 +176,15 @@ async fn what_tenants_ask_is_counted_under_their_names() {
     let worker = FakeWorker::start(whole("x")).await;
     let running = Setup::default().start(&[&worker]).await;
     assert_eq!(post(running.address, CHAT, &chat(false)).await.status, 200);
-    let counted = running
-        .counter("forespeak_tenant_completion_tokens_total")
-        .await;
-    assert_eq!(counted, 2.0);
+    for (name, counted) in [
+        ("forespeak_tenant_completion_tokens_total", 2.0),
+        ("forespeak_tenant_requests_refused_total", 0.0),
+        // An answer of known length is over with its last byte, although nobody asks for more.
+        (
+            "forespeak_http_requests_total{route=\"/v1/chat/completions\",status=\"200\"}",
+            1.0,
+        ),
+    ] {
+        assert_eq!(running.counter(name).await, counted, "{name}");
+    }
 }

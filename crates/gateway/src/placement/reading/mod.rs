@@ -33,7 +33,7 @@ use super::ask::{Ask, ChatSpans, PromptSpans};
 use crate::near::run_near;
 use crate::worker::{Codec, JsonChat};
 use memory::Memory;
-use standins::{Messages, Piece, Rendered, are_worth_it};
+use standins::{Messages, Piece, Rendered, Skeleton};
 
 /// Bytes of text that a token stands for, where none can be counted.
 const BYTES_PER_TOKEN: usize = 4;
@@ -169,24 +169,33 @@ impl Reader {
 
 /// The fingerprint of everything that decides a prompt.
 fn print(root: Root, ask: &Ask) -> u64 {
-    let hour = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs() / SECONDS_RENDERED);
     let flags = match &ask.prompt {
-        PromptSpans::Chat(chat) => [
-            1,
-            u8::from(chat.add_generation_prompt),
-            u8::from(chat.continue_final_message),
-            u8::from(chat.add_special_tokens),
-        ],
+        PromptSpans::Chat(chat) => chat_flags(chat),
         PromptSpans::Completion {
             add_special_tokens, ..
         } => [2, u8::from(*add_special_tokens), 0, 0],
         PromptSpans::Opaque => [3, 0, 0, 0],
     };
     let [arguments, tools, text] = deciding_spans(ask).map(Option::unwrap_or_default);
-    let parts: [&[u8]; 5] = [&flags, &hour.to_le_bytes(), arguments, tools, text];
+    let parts: [&[u8]; 5] = [&flags, &hour(), arguments, tools, text];
     fingerprint(root, parts)
+}
+
+/// Templates may print the date, so what was rendered is good for an hour.
+fn hour() -> [u8; 8] {
+    let hour = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() / SECONDS_RENDERED);
+    hour.to_le_bytes()
+}
+
+fn chat_flags(chat: &ChatSpans) -> [u8; 4] {
+    [
+        1,
+        u8::from(chat.add_generation_prompt),
+        u8::from(chat.continue_final_message),
+        u8::from(chat.add_special_tokens),
+    ]
 }
 
 /// The parts of a body that decide its prompt, in the order in which a prompt has them.
@@ -226,22 +235,63 @@ impl Work {
 
     fn chat(&self, spans: &ChatSpans) -> Result<(Prompt, How), ApiError> {
         let json = self.body.get(spans.messages.clone()).unwrap_or_default();
-        if are_worth_it(json)
-            && let Ok(messages) = Messages::read(json)
-            && !messages.long.is_empty()
+        if let Ok(messages) = Messages::read(json)
+            && let Some(skeleton) = self.skeleton(spans, &messages)?
         {
-            let short = self.render(spans, messages.shown)?;
-            if let Some(rendered) = Rendered::of(short, messages.long) {
-                return self.rendered(spans, &rendered);
-            }
+            let texts = messages.texts;
+            return self.rendered(spans, &Rendered { skeleton, texts });
         }
         let messages: Vec<Value> = self.json(&spans.messages)?;
         let text = self.render(spans, messages)?;
-        match Rendered::of(text, Vec::new()) {
-            Some(rendered) => self.rendered(spans, &rendered),
-            // Without long texts there is nothing to find in vain.
+        let seams = self.codec.seams(&text);
+        match Skeleton::of(text, 0, seams) {
+            Some(skeleton) => {
+                let (skeleton, texts) = (Arc::new(skeleton), Vec::new());
+                self.rendered(spans, &Rendered { skeleton, texts })
+            }
+            // Without texts that stand back there is nothing to find in vain.
             None => Err(unreadable("the chat could not be read")),
         }
+    }
+
+    /// What the template makes of messages whose texts stand back; `None` if there are none or it does not leave them alone.
+    fn skeleton(
+        &self,
+        spans: &ChatSpans,
+        messages: &Messages<'_>,
+    ) -> Result<Option<Arc<Skeleton>>, ApiError> {
+        if messages.texts.is_empty() {
+            return Ok(None);
+        }
+        let (flags, hour) = (chat_flags(spans), hour());
+        let get = |span: &Option<Range<usize>>| {
+            let bytes = span.as_ref().and_then(|span| self.body.get(span.clone()));
+            bytes.unwrap_or_default()
+        };
+        let around = [
+            &flags[..],
+            &hour[..],
+            get(&spans.template_arguments),
+            get(&spans.tools),
+        ];
+        let print = fingerprint(self.root, around.into_iter().chain(messages.shape()));
+        let known = self
+            .reader
+            .with_memory(|memory| memory.skeletons.get(print));
+        if known.is_some() {
+            return Ok(known);
+        }
+        let shown = messages.shown();
+        let shown = shown.map_err(|error| unreadable(error.to_string()))?;
+        let short = self.render(spans, shown)?;
+        let seams = self.codec.seams(&short);
+        let skeleton = Skeleton::of(short, messages.texts.len(), seams).map(Arc::new);
+        if let Some(skeleton) = &skeleton {
+            let skeleton = Arc::clone(skeleton);
+            self.reader
+                .with_memory(|memory| memory.skeletons.put(print, skeleton));
+        }
+        Ok(skeleton)
     }
 
     fn render(&self, spans: &ChatSpans, messages: Vec<Value>) -> Result<String, ApiError> {
@@ -274,20 +324,12 @@ impl Work {
         spans: &ChatSpans,
         rendered: &Rendered<'_>,
     ) -> Result<(Prompt, How), ApiError> {
-        let short = rendered.short();
         if spans.add_special_tokens {
             // Whatever is added stands before the first part and after the last: no part is what it was.
-            let whole = written(&[rendered.pieces(0..short.len())]);
+            let whole = written(&[rendered.whole()]);
             return Ok((self.encode(&whole, true)?, How::Whole));
         }
-        let mut parts: Vec<Vec<Piece<'_>>> = Vec::new();
-        let mut from = 0;
-        for seam in self.codec.seams(short).into_iter().chain([short.len()]) {
-            if seam > from {
-                parts.push(rendered.pieces(from..seam));
-            }
-            from = seam;
-        }
+        let parts = rendered.parts();
         let trail = Trail::over_pieces(self.root, parts.iter().map(|part| printed(part)));
         let known = self
             .reader
@@ -368,11 +410,11 @@ impl Work {
     }
 }
 
-/// What a part is known by. A long text counts as it stands in its JSON, and says so.
+/// What a part is known by. A text that stood back counts as it stands in its JSON, and says so.
 fn printed<'a>(part: &'a [Piece<'a>]) -> impl Iterator<Item = &'a [u8]> {
     part.iter().flat_map(|piece| match piece {
         Piece::Plain(text) => [text.as_bytes(), &[]],
-        Piece::Long(json) => [json.as_bytes(), b"json"],
+        Piece::Quoted(json) => [json.as_bytes(), b"json"],
     })
 }
 

@@ -1,8 +1,10 @@
-//! Long texts do not go through the template: something short stands in for them.
+//! Texts do not go through the template: something short stands in for them.
 //!
 //! A chat over a long document brings the document with every turn. Reading it out of its JSON, handing it to the template
 //! and joining it with what stands around it copies it half a dozen times, only to find that it was tokenised long ago. So the
-//! template is given a short text in its place, and where that comes out again the document is meant.
+//! template is given a short text in its place, and where that comes out again the document is meant. What then comes out is a
+//! [`Skeleton`], which is the same for all chats of the same shape (a system prompt and a question, say): most requests
+//! need no template at all.
 //!
 //! That is right as long as a template treats a text as a text. Some look into it for tags (thoughts, results of tools) or trim it,
 //! so only texts stand back in which there is no `<` and no white space at either end; and a stand-in must come out exactly once,
@@ -12,66 +14,98 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memmem;
+use routing::memo::Weighed;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Texts from this size stand back, in bytes of their JSON. Below it copying costs less than care.
-const LONG_BYTES: usize = 2 << 10;
+/// Texts from this size stand back, in bytes of their JSON: what is shorter may well be a word that a template knows.
+const MIN_BYTES: usize = 16;
 
 /// Characters that Unicode leaves to private use: no template looks for them.
 const OPENS: char = '\u{f8f0}';
 const CLOSES: char = '\u{f8f1}';
 
-/// Messages in which long texts are stood in for.
+/// Stands for a text in the fingerprint of a skeleton; no JSON has it.
+const TEXT: &[u8] = &[0xff];
+
+/// Messages, and those of their texts that stand back.
 pub(super) struct Messages<'a> {
-    pub(super) shown: Vec<Value>,
-    /// The long texts in order, as they stand in their JSON.
-    pub(super) long: Vec<&'a str>,
+    fields: Vec<BTreeMap<Cow<'a, str>, &'a RawValue>>,
+    /// Of each message, whether its content stands back.
+    stands_back: Vec<bool>,
+    /// The texts that stand back, in order, as they stand in their JSON.
+    pub(super) texts: Vec<&'a str>,
 }
 
 impl<'a> Messages<'a> {
     /// Reads a list of messages.
     pub(super) fn read(json: &'a [u8]) -> serde_json::Result<Self> {
-        let raw: Vec<BTreeMap<Cow<'a, str>, &'a RawValue>> = serde_json::from_slice(json)?;
-        let mut long = Vec::new();
-        let mut shown = Vec::with_capacity(raw.len());
-        for fields in raw {
-            let mut message = serde_json::Map::new();
-            for (name, value) in fields {
-                let text = value.get();
-                let value = if name == "content" && stands_back(text) {
-                    long.push(text);
-                    Value::String(stand_in(long.len() - 1))
-                } else {
-                    serde_json::from_str(text)?
-                };
-                message.insert(name.into_owned(), value);
-            }
-            shown.push(Value::Object(message));
-        }
-        Ok(Self { shown, long })
+        let fields: Vec<BTreeMap<Cow<'a, str>, &'a RawValue>> = serde_json::from_slice(json)?;
+        let contents = fields.iter().map(|fields| fields.get("content").copied());
+        let standing: Vec<Option<&str>> = contents
+            .map(|content| content.map(RawValue::get).filter(|text| stands_back(text)))
+            .collect();
+        Ok(Self {
+            stands_back: standing.iter().map(Option::is_some).collect(),
+            texts: standing.into_iter().flatten().collect(),
+            fields,
+        })
     }
-}
 
-/// Whether messages of this size can have long texts in them.
-pub(super) fn are_worth_it(json: &[u8]) -> bool {
-    json.len() >= LONG_BYTES
+    /// Everything about them but the texts that stand back, to be fingerprinted.
+    pub(super) fn shape(&self) -> impl Iterator<Item = &[u8]> {
+        let messages = self.fields.iter().zip(&self.stands_back);
+        messages.flat_map(|(fields, stands_back)| {
+            let fields = fields.iter().flat_map(move |(name, value)| {
+                let is_text = *stands_back && name == "content";
+                let value = if is_text {
+                    TEXT
+                } else {
+                    value.get().as_bytes()
+                };
+                [name.as_bytes(), value]
+            });
+            fields.chain([b"".as_slice()])
+        })
+    }
+
+    /// As the template is to see them.
+    pub(super) fn shown(&self) -> serde_json::Result<Vec<Value>> {
+        let mut number = 0;
+        let messages = self.fields.iter().zip(&self.stands_back);
+        messages
+            .map(|(fields, stands_back)| {
+                let mut message = serde_json::Map::new();
+                for (name, value) in fields {
+                    let value = if *stands_back && name == "content" {
+                        number += 1;
+                        Value::String(stand_in(number - 1))
+                    } else {
+                        serde_json::from_str(value.get())?
+                    };
+                    message.insert(name.clone().into_owned(), value);
+                }
+                Ok(Value::Object(message))
+            })
+            .collect()
+    }
 }
 
 fn stand_in(number: usize) -> String {
     format!("{OPENS}{number}{CLOSES}")
 }
 
-/// Whether a value, as it stands in its JSON, is a long text into which no template looks.
+/// Whether a value, as it stands in its JSON, is a text into which no template looks.
 fn stands_back(json: &str) -> bool {
     let text = json
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     let Some(text) = text
         .map(str::as_bytes)
-        .filter(|text| text.len() >= LONG_BYTES)
+        .filter(|text| text.len() >= MIN_BYTES)
     else {
         return false;
     };
@@ -85,28 +119,29 @@ fn stands_back(json: &str) -> bool {
         && memmem::find(text, b"\\u").is_none()
 }
 
-/// A rendered chat, with the places of its long texts.
-pub(super) struct Rendered<'a> {
+/// What a template makes of messages, with stand-ins for their texts.
+pub(super) struct Skeleton {
     short: String,
-    long: Vec<&'a str>,
-    /// Where their stand-ins are, in order.
+    /// Where the stand-ins are, in order.
     places: Vec<Range<usize>>,
+    /// Where the text can be cut.
+    seams: Vec<usize>,
 }
 
-/// A piece of a rendered chat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
-    /// Text as it is.
-    Plain(&'a str),
-    /// A long text, as it stands in its JSON.
-    Long(&'a str),
+impl Weighed for Skeleton {
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.short.capacity()
+            + self.places.capacity() * size_of::<Range<usize>>()
+            + self.seams.capacity() * size_of::<usize>()
+    }
 }
 
-impl<'a> Rendered<'a> {
-    /// What the template made of messages with these long texts; `None` if it did not leave them alone.
-    pub(super) fn of(short: String, long: Vec<&'a str>) -> Option<Self> {
-        let mut places: Vec<Range<usize>> = Vec::with_capacity(long.len());
-        for number in 0..long.len() {
+impl Skeleton {
+    /// Of a rendered chat with so many texts in it; `None` if the template did not leave them alone.
+    pub(super) fn of(short: String, texts: usize, seams: Vec<usize>) -> Option<Self> {
+        let mut places: Vec<Range<usize>> = Vec::with_capacity(texts);
+        for number in 0..texts {
             let name = stand_in(number);
             let mut found = memmem::find_iter(short.as_bytes(), &name);
             let (at, again) = (found.next()?, found.next());
@@ -118,30 +153,60 @@ impl<'a> Rendered<'a> {
         }
         Some(Self {
             short,
-            long,
             places,
+            seams,
         })
     }
+}
 
-    /// The text in which seams are looked for.
-    pub(super) fn short(&self) -> &str {
-        &self.short
+/// A rendered chat: a skeleton and its texts.
+pub(super) struct Rendered<'a> {
+    pub(super) skeleton: Arc<Skeleton>,
+    pub(super) texts: Vec<&'a str>,
+}
+
+/// A piece of a rendered chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// Text as it is.
+    Plain(&'a str),
+    /// A text that stood back, as it stands in its JSON.
+    Quoted(&'a str),
+}
+
+impl Rendered<'_> {
+    /// All of it.
+    pub(super) fn whole(&self) -> Vec<Piece<'_>> {
+        self.pieces(0..self.skeleton.short.len())
     }
 
-    /// The pieces of a part of [`Self::short`].
-    pub(super) fn pieces(&self, part: Range<usize>) -> Vec<Piece<'_>> {
+    /// Its parts, between seams.
+    pub(super) fn parts(&self) -> Vec<Vec<Piece<'_>>> {
+        let skeleton = &self.skeleton;
+        let mut parts = Vec::with_capacity(skeleton.seams.len() + 1);
+        let mut from = 0;
+        for seam in skeleton.seams.iter().copied().chain([skeleton.short.len()]) {
+            if seam > from {
+                parts.push(self.pieces(from..seam));
+            }
+            from = seam;
+        }
+        parts
+    }
+
+    fn pieces(&self, part: Range<usize>) -> Vec<Piece<'_>> {
+        let short = &self.skeleton.short;
         let mut pieces = Vec::new();
         let mut from = part.start;
-        for (place, long) in self.places.iter().zip(&self.long) {
+        for (place, text) in self.skeleton.places.iter().zip(&self.texts) {
             if place.start < from || place.end > part.end {
                 continue;
             }
-            let before = self.short.get(from..place.start).unwrap_or_default();
-            pieces.extend([Piece::Plain(before), Piece::Long(long)]);
+            let before = short.get(from..place.start).unwrap_or_default();
+            pieces.extend([Piece::Plain(before), Piece::Quoted(text)]);
             from = place.end;
         }
-        let rest = self.short.get(from..part.end).unwrap_or_default();
-        pieces.push(Piece::Plain(rest));
+        pieces.push(Piece::Plain(short.get(from..part.end).unwrap_or_default()));
         pieces.retain(|piece| *piece != Piece::Plain(""));
         pieces
     }
@@ -153,8 +218,9 @@ impl Piece<'_> {
         match self {
             Piece::Plain(plain) => text.push_str(plain),
             // It was read as JSON before, so it can be read again.
-            Piece::Long(json) => {
-                text.push_str(&serde_json::from_str::<Cow<'_, str>>(json).unwrap_or_default())
+            Piece::Quoted(json) => {
+                let unquoted: Cow<'_, str> = serde_json::from_str(json).unwrap_or_default();
+                text.push_str(&unquoted);
             }
         }
     }
@@ -165,19 +231,19 @@ mod tests {
     use super::*;
 
     fn long(edge: &str) -> String {
-        format!("{edge}{}{edge}", "word ".repeat(LONG_BYTES / 5 + 1) + "end")
+        format!("{edge}{}{edge}", "word ".repeat(MIN_BYTES) + "end")
     }
 
     #[test]
-    fn only_long_plain_texts_stand_back() {
+    fn only_plain_texts_stand_back() {
         let stands = |text: &str| stands_back(&serde_json::to_string(text).unwrap());
         assert!(stands(&long("")) && stands(&long("x")));
         assert!(stands(&format!("aa{}aa", long("\n\"\u{e9}"))));
         for edge in [" ", "\n", "\t", "<b>", "\u{1}", "\u{e9}", "\\"] {
             assert!(!stands(&long(edge)), "{edge:?}");
         }
-        assert!(!stands("short"));
-        assert!(!stands_back(&"[1,".repeat(LONG_BYTES)));
+        assert!(!stands("short") && !stands(""));
+        assert!(!stands_back(&"[1,".repeat(MIN_BYTES)));
     }
 
     #[test]
@@ -188,21 +254,32 @@ mod tests {
         ]);
         let json = serde_json::to_vec(&json).unwrap();
         let messages = Messages::read(&json).unwrap();
-        assert_eq!(messages.long.len(), 2);
+        assert_eq!(messages.texts.len(), 2);
         let said = |message: &Value| message["content"].as_str().unwrap().to_owned();
-        let short = messages
-            .shown
-            .iter()
-            .map(said)
-            .collect::<Vec<_>>()
-            .join("|");
-        let length = short.len();
-        let rendered = Rendered::of(short, messages.long).unwrap();
+        let shown = messages.shown().unwrap();
+        let short = shown.iter().map(said).collect::<Vec<_>>().join("|");
+        let skeleton = Skeleton::of(short, 2, Vec::new()).unwrap();
+        let rendered = Rendered {
+            skeleton: Arc::new(skeleton),
+            texts: messages.texts,
+        };
         let mut text = String::new();
-        for piece in rendered.pieces(0..length) {
+        for piece in rendered.whole() {
             piece.write_to(&mut text);
         }
         assert_eq!(text, format!("{one}|hi|{two}"));
+    }
+
+    #[test]
+    fn chats_of_one_shape_differ_in_their_texts_alone() {
+        let shape = |role: &str, content: &str| {
+            let json = serde_json::json!([{"role": role, "content": content}]).to_string();
+            let messages = Messages::read(json.as_bytes()).unwrap();
+            messages.shape().collect::<Vec<_>>().concat()
+        };
+        assert_eq!(shape("user", &long("a")), shape("user", &long("b")));
+        assert_ne!(shape("user", &long("a")), shape("system", &long("a")));
+        assert_ne!(shape("user", "hi"), shape("user", "ho"));
     }
 
     #[test]
@@ -214,8 +291,8 @@ mod tests {
             format!("{two}{one}"),
             one.clone(),
         ] {
-            assert!(Rendered::of(meddled, vec!["\"x\"", "\"y\""]).is_none());
+            assert!(Skeleton::of(meddled, 2, Vec::new()).is_none());
         }
-        assert!(Rendered::of(format!("{one}-{two}"), vec!["\"x\"", "\"y\""]).is_some());
+        assert!(Skeleton::of(format!("{one}-{two}"), 2, Vec::new()).is_some());
     }
 }
