@@ -12,10 +12,11 @@
 //!
 //! **With other gateways** (`g` in all) every bucket holds what all have spent, as they tell each other in turns.
 //! What was spent in this turn and the last they may not know yet, so each spends no more than its part of what
-//! was left before:
+//! was left before; and a part that one went by two turns ago was reckoned from what another had not told by then, so
+//! four turns count:
 //! ```text
-//! part      = (left at this turn + spent here in the last) / g
-//! goes here = spent here in both turns + amount <= part,  or nothing was spent here in both
+//! part      = (left at this turn + spent here in the last three) / g
+//! goes here = spent here in these four turns + amount <= part,  or nothing was spent here in them
 //! ```
 //! The last condition lets through what is larger than a part. So the limit is exceeded by at most one request
 //! per other gateway, as long as word takes no longer than a turn; and a burst at one gateway that would take
@@ -24,6 +25,9 @@
 use std::time::{Duration, Instant};
 
 const MINUTE: f64 = 60.0;
+/// Turns whose spending is held against a part. Two or three let gateways that hear of each other late exceed the
+/// limit together, by up to a quarter.
+const RECENT_TURNS: usize = 4;
 
 /// What was spent of a rate.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +38,8 @@ pub(super) struct Bucket {
     total: f64,
     /// What may be spent here until the others are heard of again; `None` if there are none.
     part: Option<f64>,
-    /// Spent here in the last turn and in this one.
-    recent: [f64; 2],
+    /// Spent here in the last turns and in this one.
+    recent: [f64; RECENT_TURNS],
 }
 
 /// How long whoever has spent its part waits: a turn or two, in the whole seconds of a header.
@@ -59,7 +63,7 @@ impl Bucket {
             at: now,
             total: 0.0,
             part: None,
-            recent: [0.0; 2],
+            recent: [0.0; RECENT_TURNS],
         }
     }
 
@@ -89,9 +93,9 @@ impl Bucket {
         self.spent = (self.spent + elsewhere)
             .max(level.min(limit as f64))
             .max(0.0);
-        let [_, last] = self.recent;
-        self.recent = [last, 0.0];
-        let left = limit as f64 - self.spent + last;
+        self.recent.rotate_left(1);
+        self.recent[RECENT_TURNS - 1] = 0.0;
+        let left = limit as f64 - self.spent + self.spent_recently();
         self.part = (others > 0).then(|| left / (others as f64 + 1.0));
     }
 
@@ -108,7 +112,7 @@ impl Bucket {
         if over > 0.0 {
             return Err(time_to_forgive(over, limit));
         }
-        let here: f64 = self.recent.iter().sum();
+        let here = self.spent_recently();
         if here > 0.0 && self.part.is_some_and(|part| here + amount as f64 > part) {
             return Err(NEXT_TURN);
         }
@@ -119,8 +123,12 @@ impl Bucket {
     fn spend(&mut self, amount: f64) {
         self.spent = (self.spent + amount).max(0.0);
         self.total += amount;
-        let [_, current] = &mut self.recent;
+        let current = &mut self.recent[RECENT_TURNS - 1];
         *current = (*current + amount).max(0.0);
+    }
+
+    fn spent_recently(&self) -> f64 {
+        self.recent.iter().sum()
     }
 
     /// Corrects a guess: what was taken for what was used.
@@ -209,9 +217,11 @@ mod tests {
             bucket.take(100, 1, start).unwrap();
         }
         assert_eq!(bucket.take(100, 1, start), Err(NEXT_TURN));
-        bucket.turn(100, 0.0, 0.0, 1, start);
-        // The others may not have heard of it yet.
-        assert_eq!(bucket.take(100, 1, start), Err(NEXT_TURN));
+        for _ in 1..RECENT_TURNS {
+            bucket.turn(100, 0.0, 0.0, 1, start);
+            // The others may not have heard of it yet, or of what it was reckoned from.
+            assert_eq!(bucket.take(100, 1, start), Err(NEXT_TURN));
+        }
         bucket.turn(100, 0.0, 0.0, 1, start);
         assert!(bucket.take(100, 10, start).is_ok());
         // When the others are gone, all of it is ours again.
