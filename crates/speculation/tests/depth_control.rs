@@ -115,7 +115,7 @@ fn assert_settles(run: &Run, shift: f64, phases: usize) {
         let soon = run.depth_between(start + 2.0, start + 4.0);
         let settled = run.depth_between(start + 0.5 * shift, start + shift);
         // Next to the best depth lie others that are as good within the margin.
-        let tolerance = (0.35 * settled).max(0.75);
+        let tolerance = (0.35 * settled).max(1.25);
         assert!(
             (soon - settled).abs() <= tolerance,
             "phase {phase}: {soon} two seconds after the shift, {settled} later"
@@ -135,7 +135,7 @@ fn depth_settles_within_two_seconds_of_a_shift() {
 #[test]
 fn depth_does_not_hunt_in_a_steady_world() {
     // About twenty answers begin in a minute, each with a depth of its own.
-    let most = 30;
+    let most = 40;
     for machine in [Machine::CPU, Machine::BUSY_CPU, Machine::STEEP] {
         for (name, text) in TEXTS {
             let mut text = text.without_lookups();

@@ -52,6 +52,7 @@ use super::allocate::{Arm, StepCosts, allocate, choose_source, mean, tokens};
 use super::hold::Hold;
 use super::probe::{Pending, Prober};
 use super::{Decision, Evidence, Law, Reason};
+use crate::confidence::Worth;
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Draft, Outcome, Plan, Step};
@@ -147,7 +148,13 @@ impl Law for Goodput {
         if let Some(achieved) = self.achieved.rate() {
             worth.price = worth.price.min(achieved);
         }
-        let (depths, reason) = self.probe(&draught, &depths).unwrap_or((depths, reason));
+        let probe = self.probe(&draught, &depths);
+        if probe.is_some() {
+            // A probe's tokens are verified whatever the drafter thinks of them: to learn what they are worth is
+            // what it is for.
+            worth = Worth::default();
+        }
+        let (depths, reason) = probe.unwrap_or((depths, reason));
         let decision = Decision::of(&depths, speedup, reason);
         let drafts = who
             .into_iter()
