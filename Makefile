@@ -33,7 +33,7 @@ lint: setup ## formatting, clippy with warnings denied, dependency policy
 	scripts/deny
 
 test-chaos: setup ## the gateway under random faults for five minutes; prints the seed that repeats them
-	FORESPEAK_CHAOS_SECONDS=$${FORESPEAK_CHAOS_SECONDS:-300} cargo test -p forespeak-gateway --locked --test chaos -- --nocapture
+	FORESPEAK_CHAOS_SECONDS=$${FORESPEAK_CHAOS_SECONDS:-300} cargo test --workspace --locked --test chaos -- --nocapture
 
 bench-engine: build ## the engine against llama.cpp on the same files, in the same run
 	scripts/bench/engine
