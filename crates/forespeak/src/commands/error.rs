@@ -14,8 +14,8 @@ pub(crate) enum CommandError {
     NoModel,
     #[cfg(not(feature = "engine"))]
     #[error(
-        "this binary was built without the engine; name workers with --worker or --config, or build it with \
-         `--features engine`"
+        "this binary has neither a model nor an engine inside; name workers with --worker or --config, or build it with \
+         `--features engine` and name a model with --model"
     )]
     NoEngine,
     #[error("`forespeak engine` is a worker itself; for a gateway use `forespeak serve`")]
