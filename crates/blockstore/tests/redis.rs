@@ -7,67 +7,12 @@
     reason = "tests fail by panicking, and clippy does not take helpers for tests"
 )]
 
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::store::{BlockStore, StoreKey, Tier};
 use forespeak_blockstore::Redis;
-use tempfile::TempDir;
-
-/// A server on a socket of its own.
-struct Server {
-    folder: TempDir,
-    process: Child,
-}
-
-impl Server {
-    fn start() -> Self {
-        let folder = TempDir::new().unwrap();
-        let process = spawn(&folder);
-        Self { folder, process }
-    }
-
-    fn address(&self) -> String {
-        format!("unix://{}/redis.sock", self.folder.path().display())
-    }
-
-    fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    fn restart(&mut self) {
-        self.process = spawn(&self.folder);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn spawn(folder: &TempDir) -> Child {
-    let socket = folder.path().join("redis.sock");
-    let _ = std::fs::remove_file(&socket);
-    let process = Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "no"])
-        .arg("--unixsocket")
-        .arg(&socket)
-        .arg("--dir")
-        .arg(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("redis-server is needed for this test; scripts/setup installs it");
-    let began = Instant::now();
-    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::yield_now();
-    }
-    process
-}
+use testkit::redis_server::RedisServer;
 
 fn block(n: u8, bytes: usize) -> (StoreKey, Bytes) {
     (
@@ -82,7 +27,7 @@ fn soon() -> Instant {
 
 #[test]
 fn a_run_of_blocks_is_shared_and_read_in_order() {
-    let server = Server::start();
+    let server = RedisServer::start().unwrap();
     let one = Redis::new(&server.address(), 1 << 30).unwrap();
     let two = Redis::new(&server.address(), 1 << 30).unwrap();
     assert_eq!(one.tier(), Tier::Shared);
@@ -102,7 +47,7 @@ fn a_run_of_blocks_is_shared_and_read_in_order() {
 
 #[test]
 fn an_instance_leaves_no_more_than_its_bound() {
-    let server = Server::start();
+    let server = RedisServer::start().unwrap();
     let redis = Redis::new(&server.address(), 2_500).unwrap();
     let all: Vec<StoreKey> = (0..6).map(|n| block(n, 0).0).collect();
     for n in 0..5 {
@@ -116,7 +61,7 @@ fn an_instance_leaves_no_more_than_its_bound() {
 
 #[test]
 fn without_redis_there_is_nothing_and_nobody_waits_long() {
-    let mut server = Server::start();
+    let mut server = RedisServer::start().unwrap();
     let redis = Redis::new(&server.address(), 1 << 30).unwrap();
     redis.write(vec![block(1, 10)]);
     let key = [block(1, 0).0];
@@ -132,7 +77,7 @@ fn without_redis_there_is_nothing_and_nobody_waits_long() {
         "{:?}",
         began.elapsed()
     );
-    server.restart();
+    server.restart().unwrap();
     let began = Instant::now();
     while redis.write(vec![block(1, 10)]).kept.is_empty() {
         assert!(

@@ -158,14 +158,14 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Rejected> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::secret::Secret;
     use proptest::prelude::*;
 
     const PRINT: Fingerprint = Fingerprint([7; 32]);
 
-    fn entry() -> Entry {
+    pub(crate) fn entry() -> Entry {
         Entry {
             recording: Recording {
                 json: Some(Bytes::from_static(b"{\"a\":1}")),

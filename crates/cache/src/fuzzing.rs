@@ -38,10 +38,6 @@ pub fn opens_when_sealed(content: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Entry;
-    use crate::recording::Recording;
-    use crate::store::Stamp;
-    use bytes::Bytes;
     use serde_json::Value;
 
     const REQUESTS: [&str; 4] = [
@@ -107,18 +103,7 @@ mod tests {
 
     #[test]
     fn mutated_entries_open_whole_or_not_at_all() {
-        let entry = Entry {
-            recording: Recording {
-                json: Some(Bytes::from_static(b"{\"a\":1}")),
-                events: Some(Bytes::from("data: x\n\n".repeat(20))),
-                usage_event: Bytes::from_static(b"data: u\n\n"),
-                prompt_tokens: 3,
-                completion_tokens: 4,
-            },
-            created: 1,
-            expires: 2,
-            stamp: Stamp([1, 2, 3, 4]),
-        };
+        let entry = entry::tests::entry();
         let sealed = entry::seal(&keys(), Fingerprint([7; 32]), "t", &entry);
         assert!(opens(&sealed));
         let (content, _) = sealed.split_at(sealed.len() - 32);

@@ -1,23 +1,17 @@
 //! One binary: gateway and engine. One module per command.
 
 mod banner;
-#[cfg(feature = "engine")]
 mod bundled;
 mod cli;
 mod commands;
-#[cfg(feature = "engine")]
 mod kv_store;
-#[cfg(feature = "engine")]
 mod load;
 mod logging;
-#[cfg(feature = "engine")]
 mod machine;
-#[cfg(feature = "engine")]
 mod revision;
 mod settings;
 mod signals;
 mod size;
-#[cfg(feature = "engine")]
 mod sizing;
 mod status_line;
 mod wiring;

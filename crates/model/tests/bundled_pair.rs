@@ -21,6 +21,8 @@ const PAIR: [&str; 2] = ["target", "draft"];
 const PERPLEXITY: f64 = 0.005;
 /// Bound of what the halved KV cache may cost, in nats a token.
 const INT8_COST: f64 = 0.01;
+/// Tokens in which our greedy text and llama.cpp's may not differ.
+const NO_TIES_BEFORE: usize = 32;
 /// Share of tokens that must be llama.cpp's own choice after the same text; the rest are near ties.
 const AGREEMENT: f64 = 0.97;
 
@@ -117,7 +119,16 @@ fn greedy_answers_agree_but_for_near_ties() {
             for (index, &expected) in answer.iter().enumerate() {
                 let row = logits.row(prompt.len() + index - 1).iter().enumerate();
                 let best = row.max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
-                agreed += usize::from(best == expected as usize);
+                let agrees = best == expected as usize;
+                // The target's texts are chosen so that no near tie comes so early.
+                assert!(
+                    agrees || name != "target" || index >= NO_TIES_BEFORE,
+                    "{index}"
+                );
+                if !agrees {
+                    println!("{name} would part at token {index}");
+                }
+                agreed += usize::from(agrees);
                 all += 1;
             }
         }

@@ -3,10 +3,15 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+/// How long a server may take to open its socket; a busy machine takes a second.
+const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A server of one's own: in a folder that goes with it, on a socket there or on a free port of this machine.
 #[derive(Debug)]
@@ -20,12 +25,20 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// On a socket.
+    /// On a socket, and listening.
     ///
     /// # Errors
     /// If `redis-server` cannot be started; `scripts/setup` installs it.
     pub fn start() -> io::Result<Self> {
-        Self::with(0, |_| Vec::<OsString>::new())
+        let server = Self::with(0, |_| Vec::<OsString>::new())?;
+        let deadline = Instant::now() + LISTENS_WITHIN;
+        while let Err(error) = UnixStream::connect(server.socket()) {
+            if Instant::now() > deadline {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(server)
     }
 
     /// On a port as well, with more arguments, which may depend on its folder.

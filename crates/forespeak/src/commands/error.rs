@@ -2,22 +2,14 @@
 
 use std::path::PathBuf;
 
-#[cfg(feature = "engine")]
 use crate::sizing::SizingError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    #[cfg(feature = "engine")]
     #[error(
         "this binary has no model inside; name one with --model (a GGUF file or a Hugging Face folder)"
     )]
     NoModel,
-    #[cfg(not(feature = "engine"))]
-    #[error(
-        "this binary has neither a model nor an engine inside; name workers with --worker or --config, or build it with \
-         `--features engine` and name a model with --model"
-    )]
-    NoEngine,
     #[error("`forespeak engine` is a worker itself; for a gateway use `forespeak serve`")]
     WorkersOfAWorker,
     #[error("{0}")]
@@ -38,10 +30,8 @@ pub(crate) enum CommandError {
     Fleet(#[from] fleet::FleetError),
     #[error("{failures} checks failed")]
     Failed { failures: usize },
-    #[cfg(feature = "engine")]
     #[error("--drafter model needs a draft model; name one with --draft, or take --drafter ngram")]
     NoDraft,
-    #[cfg(feature = "engine")]
     #[error(
         "the draft model's tokenizer is not the model's own: {difference}; take a draft model of the \
          same family"
@@ -54,16 +44,12 @@ pub(crate) enum CommandError {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[cfg(feature = "engine")]
     #[error("--max-model-len {asked} is more than the model's {limit} tokens")]
     TooLong { asked: usize, limit: usize },
-    #[cfg(feature = "engine")]
     #[error(transparent)]
     Sizing(#[from] SizingError),
-    #[cfg(feature = "engine")]
     #[error(transparent)]
     KvStore(#[from] crate::kv_store::KvStoreError),
-    #[cfg(feature = "engine")]
     #[error(transparent)]
     Engine(#[from] engine::StartError),
     #[error(transparent)]

@@ -2,10 +2,6 @@
 
 mod bench;
 mod check;
-#[cfg(feature = "engine")]
-mod embedded;
-#[cfg(not(feature = "engine"))]
-#[path = "no_engine.rs"]
 mod embedded;
 mod engine;
 mod error;

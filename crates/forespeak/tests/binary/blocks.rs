@@ -1,8 +1,8 @@
 //! Two engines that share KV blocks: through a folder, and through a real `redis-server`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
+use testkit::redis_server::RedisServer;
 use testkit::tiny_models::TinyModel;
 
 use crate::support::{Server, eventually, run, send};
@@ -106,34 +106,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-struct RedisServer(Child);
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn redis_is_shared_and_missed_by_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("redis.sock");
-    let redis = Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "no"])
-        .arg("--unixsocket")
-        .arg(&socket)
-        .arg("--dir")
-        .arg(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("redis-server is needed for this test; scripts/setup installs it");
-    let redis = RedisServer(redis);
-    eventually("redis listens", || {
-        std::os::unix::net::UnixStream::connect(&socket).ok()
-    });
-    let store = format!("unix://{}?size=64MiB", socket.display());
+    let redis = RedisServer::start().unwrap();
+    let store = format!("{}?size=64MiB", redis.address());
     blocks_are_shared_through(&store);
     let engines = Engines::new();
     let one = engines.start(&store);

@@ -3,7 +3,11 @@
 //! Readers on the way of a request never wait: the last sighting is swapped in whole, and the lock around
 //! health and breaker is held for a few instructions by whoever has news.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+mod attempt;
+mod scrape_counters;
+mod sighting;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,104 +15,21 @@ use arc_swap::ArcSwapOption;
 use routing::{LedgerView, Speeds, WorkerId, WorkerView};
 use tokio::sync::Notify;
 
-use crate::breaker::{Breaker, BreakerConfig, BreakerState, Outcome, Permit};
+use crate::breaker::{Breaker, BreakerConfig, BreakerState, Permit};
 use crate::health::{Candidate, Condition, DrainReason, Draining, Health, HealthConfig, Signal};
 use crate::hearsay::Hearsay;
 use crate::kv_events::EventCounters;
+use crate::observe::Observation;
 use crate::observe::orca::LoadReport;
-use crate::observe::{Observation, Rates, Smoothed};
 use crate::recycle::Evidence;
 use crate::spec::WorkerSpec;
 
-/// What a scrape showed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sighting {
-    /// The page.
-    pub observation: Observation,
-    /// Against the page before; `None` for the first.
-    pub rates: Option<Rates>,
-    /// Speeds, smoothed.
-    pub smoothed: Smoothed,
-    /// When it was asked for: what was sent to the worker later need not be in it.
-    pub asked: Instant,
-    /// When it came.
-    pub at: Instant,
-}
-
-impl Sighting {
-    /// A page seen after this one, or as the first.
-    pub(crate) fn next(
-        before: Option<&Self>,
-        observation: Observation,
-        asked: Instant,
-        at: Instant,
-    ) -> Self {
-        let Some(before) = before else {
-            // Its counters tell of all it did before we came: speeds to begin with.
-            let so_far = Rates::since_its_start(&observation);
-            return Self {
-                smoothed: Smoothed::default().with(&so_far, Duration::ZERO),
-                observation,
-                rates: None,
-                asked,
-                at,
-            };
-        };
-        let elapsed = at.saturating_duration_since(before.at);
-        let rates = Rates::between(&before.observation, &observation, elapsed);
-        let smoothed = before.smoothed.with(&rates, elapsed);
-        Self {
-            observation,
-            rates: Some(rates),
-            smoothed,
-            asked,
-            at,
-        }
-    }
-}
+pub use attempt::{Attempt, Fault};
+pub use scrape_counters::{ScrapeCounters, ScrapeCounts};
+pub use sighting::Sighting;
 
 /// Metrics older than this are late: two turns of the scrape loop. What answers say about their worker's load is news then.
 const LATE_METRICS: Duration = Duration::from_secs(1);
-
-/// What became of scrapes and probes. Counted here, named and exported by the gateway.
-#[derive(Debug, Default)]
-pub struct ScrapeCounters {
-    pub(crate) scrapes: AtomicU64,
-    pub(crate) scrapes_failed: AtomicU64,
-    pub(crate) probes: AtomicU64,
-    pub(crate) probes_failed: AtomicU64,
-}
-
-/// A reading of [`ScrapeCounters`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ScrapeCounts {
-    /// Metrics pages asked for.
-    pub scrapes: u64,
-    /// Of these, failed.
-    pub scrapes_failed: u64,
-    /// Probes sent.
-    pub probes: u64,
-    /// Of these, failed.
-    pub probes_failed: u64,
-}
-
-impl ScrapeCounters {
-    /// The counters now.
-    pub fn read(&self) -> ScrapeCounts {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ScrapeCounts {
-            scrapes: get(&self.scrapes),
-            scrapes_failed: get(&self.scrapes_failed),
-            probes: get(&self.probes),
-            probes_failed: get(&self.probes_failed),
-        }
-    }
-
-    pub(crate) fn count(total: &AtomicU64, failures: &AtomicU64, failed: bool) {
-        total.fetch_add(1, Ordering::Relaxed);
-        failures.fetch_add(u64::from(failed), Ordering::Relaxed);
-    }
-}
 
 #[derive(Debug)]
 struct Judgement {
@@ -388,11 +309,7 @@ impl Worker {
     }
 
     fn attempt(self: &Arc<Self>, permit: Option<Permit>) -> Attempt {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        Attempt {
-            worker: Arc::clone(self),
-            permit,
-        }
+        Attempt::new(Arc::clone(self), permit)
     }
 
     pub(crate) fn signal(&self, signal: Signal, now: Instant) -> bool {
@@ -453,90 +370,6 @@ impl Worker {
     }
 }
 
-/// What a request met that is the worker's fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// No connection.
-    Unreachable,
-    /// The connection broke before or in the middle of the answer.
-    Reset,
-    /// Nothing came in time.
-    TimedOut,
-    /// A 5xx that does not say "busy".
-    ServerError,
-    /// An answer that is not HTTP or not what was asked for.
-    Garbled,
-}
-
-/// A request on its way to a worker and back. Counts as in flight until dropped; dropped without a
-/// verdict it was broken off by the client, which is held against nobody.
-#[derive(Debug)]
-pub struct Attempt {
-    worker: Arc<Worker>,
-    permit: Option<Permit>,
-}
-
-impl Attempt {
-    /// The worker it goes to.
-    pub fn worker(&self) -> &Arc<Worker> {
-        &self.worker
-    }
-
-    /// The worker answered with this status: head received, body still to come. The breaker learns of it
-    /// at once; a fault later in the stream is told by [`Self::failed`].
-    pub fn answered(&mut self, status: u16, has_retry_after: bool, now: Instant) {
-        self.settle(Outcome::of_status(status, has_retry_after), now);
-        // A 5xx proves a process, not a worker: it must not outvote probes that find the engine gone.
-        if status < 500 {
-            self.worker.signal(Signal::Alive, now);
-        }
-    }
-
-    /// A piece of the stream came: the worker is not wedged. Cheap enough for now and then, too dear for
-    /// every token.
-    pub fn moved(&self, now: Instant) {
-        self.worker.judgement().health.moved(now);
-    }
-
-    /// The worker failed the request.
-    pub fn failed(&mut self, fault: Fault, now: Instant) {
-        if self.permit.is_none() {
-            // Settled when the head came, so this is a stream lost half-way: a fact of its own.
-            self.permit = self.worker.judgement().breaker.admit(now);
-        }
-        self.settle(Outcome::Fault, now);
-        let signal = match fault {
-            Fault::Unreachable => Signal::Unreachable,
-            Fault::Reset => Signal::Reset,
-            Fault::TimedOut | Fault::ServerError | Fault::Garbled => return,
-        };
-        if self.worker.signal(signal, now) {
-            self.worker.probe_now.notify_one();
-        }
-    }
-
-    fn settle(&mut self, outcome: Outcome, now: Instant) {
-        let Some(permit) = self.permit.take() else {
-            return;
-        };
-        if self.worker.judgement().breaker.settle(permit, outcome, now) {
-            tracing::warn!(worker = %self.worker.name(), "circuit breaker opened");
-        }
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.worker.in_flight.fetch_sub(1, Ordering::AcqRel);
-        if let Some(permit) = self.permit.take() {
-            let mut judgement = self.worker.judgement();
-            judgement
-                .breaker
-                .settle(permit, Outcome::Neutral, Instant::now());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -572,6 +405,27 @@ mod tests {
         let seen = worker.sighting().unwrap();
         assert_eq!((usage(), seen.observation.waiting), (Some(0.9), Some(4)));
         assert_eq!((seen.observation.running, seen.at), (Some(0), late));
+    }
+
+    #[test]
+    fn what_answers_tell_does_not_shorten_the_time_that_counters_are_read_over() {
+        let start = Instant::now();
+        let worker = worker(start);
+        let page = |tokens: u32| {
+            let text =
+                format!("vllm:num_requests_running 1\nvllm:generation_tokens_total {tokens}\n");
+            Observation::from_page(&text).unwrap()
+        };
+        worker.observed(page(0), start, start);
+        let load = LoadReport {
+            kv_usage: Some(0.5),
+            waiting: Some(0),
+        };
+        worker.reported(load, start + Duration::from_millis(1900));
+        let now = start + Duration::from_secs(2);
+        worker.observed(page(200), now, now);
+        let rates = worker.sighting().unwrap().rates.clone().unwrap();
+        assert_eq!(rates.generation_tokens_per_second, Some(100.0));
     }
 
     fn worker(now: Instant) -> Worker {
