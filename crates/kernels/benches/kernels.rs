@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use memmap2::{Advice, MmapMut};
 
 use forespeak_kernels::{
-    Attention, AttentionRow, BLOCK_TOKENS, Compute, Format, KvCache, KvShape, KvType, Matrix,
-    Product, Scratch, Tier, attend, matmul, store_kv,
+    Attention, AttentionRow, BLOCK_TOKENS, Compute, Format, Input, KvCache, KvShape, KvType,
+    Matrix, Product, RopeTable, Scratch, Tier, Turn, attend, matmul, store_kv,
 };
 
 /// Weights are taken in turn from so many bytes, more than any cache holds.
@@ -113,12 +113,9 @@ fn products(compute: &Compute, format: Format, rows: usize, cols: usize, buffer:
             matmul(
                 compute,
                 &mut scratch,
-                &x,
+                Input::Rows(&x),
                 m,
-                &mut [Product {
-                    matrix,
-                    out: &mut out,
-                }],
+                &mut [Product::new(matrix, &mut out)],
             );
         });
         let roof = roof.min(read_time(compute, buffer, bytes));
@@ -164,8 +161,13 @@ fn attention(compute: &Compute, kv_type: KvType, context: usize, queries: usize)
     let kv: Vec<f32> = (0..context * kv_heads * head_dim)
         .map(|i| (i as f32 * 0.11).sin())
         .collect();
+    let turn = Turn {
+        norm: None,
+        table: &RopeTable::new(&[0.1; 64], 1.0, context),
+    };
     for layer in 0..layers {
-        store_kv(compute, &mut cache, layer, &all, &tables, &kv, &kv);
+        let kv = [kv.as_slice(); 2];
+        store_kv(compute, &mut cache, layer, &all, &tables, turn, kv);
     }
     let rows = &all[context - queries..];
     let q: Vec<f32> = (0..queries * heads * head_dim)
@@ -177,6 +179,7 @@ fn attention(compute: &Compute, kv_type: KvType, context: usize, queries: usize)
         let attention = Attention {
             layer: run % layers,
             heads,
+            turn,
             scale: 0.088,
             window: None,
             rows,

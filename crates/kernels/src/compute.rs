@@ -1,5 +1,7 @@
 //! Where arithmetic runs: a tier, a thread pool, and memory for what is multiplied with.
 
+use std::ops::Range;
+
 use crate::memory::WeightMemory;
 use crate::pool::Pool;
 use crate::tier::Tier;
@@ -52,6 +54,12 @@ impl Compute {
     /// Calls `work(i)` for every `i` in `0..chunks`, in any order and on any of the threads, and returns when all
     /// are done. A panic in `work` is passed on to the caller.
     pub fn run(&self, chunks: usize, work: impl Fn(usize) + Sync) {
+        self.pool
+            .run(chunks, &|run: Range<usize>| run.for_each(&work));
+    }
+
+    /// The same with neighbours in one call, where there is something to gain from doing them together.
+    pub(crate) fn run_together(&self, chunks: usize, work: impl Fn(Range<usize>) + Sync) {
         self.pool.run(chunks, &work);
     }
 }

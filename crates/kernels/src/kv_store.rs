@@ -4,6 +4,7 @@ use crate::attention::{AttentionRow, check_rows};
 use crate::compute::Compute;
 use crate::kv_cache::{BLOCK_TOKENS, HeadLayout, KvCache, KvType};
 use crate::lanes::{LANES, Lanes, load_up_to};
+use crate::rope::Turn;
 use crate::shared_out::SharedOut;
 use crate::tier::tiered;
 
@@ -14,7 +15,8 @@ const LARGEST_QUANT: f32 = 127.0;
 /// Heads whose largest value is below this are stored as zeros; its inverse would leave f32.
 const SMALLEST_HEAD: f32 = 1e-30;
 
-/// Writes `k` and `v`, `[rows.len()][kv_heads * head_dim]`, to the places in the cache that rows and tables name.
+/// Writes `k`, turned, and `v`, both `[rows.len()][kv_heads * head_dim]`, to the places in the cache that rows and tables
+/// name.
 ///
 /// # Panics
 /// If the shapes do not fit, or a row's position or block lies outside of its table or the cache.
@@ -24,8 +26,8 @@ pub fn store_kv(
     layer: usize,
     rows: &[AttentionRow],
     tables: &[u32],
-    k: &[f32],
-    v: &[f32],
+    turn: Turn<'_>,
+    [k, v]: [&[f32]; 2],
 ) {
     let (kv_heads, layout) = (cache.shape().kv_heads, cache.layout());
     let row_len = kv_heads * layout.head_dim;
@@ -50,10 +52,12 @@ pub fn store_kv(
     let memory = SharedOut::new(cache.layer_mut(layer));
     // One thread writes a head of all rows: rows that name the same place are then no race.
     let store_head = |head: usize| {
+        let mut turned = vec![0.0; layout.head_dim];
         for (index, row) in rows.iter().enumerate() {
             let block = tables[row.table.start + row.position / BLOCK_TOKENS] as usize;
             let at = index * row_len + head * layout.head_dim;
             let (k, v) = (&k[at..][..layout.head_dim], &v[at..][..layout.head_dim]);
+            turn.apply(compute.tier(), k, row.position, &mut turned);
             // SAFETY: heads do not overlap and each is written by one thread; the machine has the tier.
             unsafe {
                 let place = memory.part((block * kv_heads + head) * layout.bytes, layout.bytes);
@@ -62,7 +66,7 @@ pub fn store_kv(
                     place,
                     layout,
                     row.position % BLOCK_TOKENS,
-                    k,
+                    &turned,
                     v,
                 );
             }

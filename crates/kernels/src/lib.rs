@@ -8,13 +8,13 @@
 //! others are tested against. This is the only crate of the workspace that may use `unsafe`.
 //!
 //! ```
-//! use forespeak_kernels::{Compute, Format, Matrix, Product, Scratch, Tier, matmul};
+//! use forespeak_kernels::{Compute, Format, Input, Matrix, Product, Scratch, Tier, matmul};
 //!
 //! let compute = Compute::new(Tier::detect(), 1);
 //! let weights = Matrix::quantize(&compute, Format::F32, 2, 3, |row, out| out.fill(row as f32 + 1.0))?;
 //! let mut out = [0.0; 2];
-//! let products = &mut [Product { matrix: &weights, out: &mut out }];
-//! matmul(&compute, &mut Scratch::default(), &[1.0, 2.0, 3.0], 1, products);
+//! let products = &mut [Product::new(&weights, &mut out)];
+//! matmul(&compute, &mut Scratch::default(), Input::Rows(&[1.0, 2.0, 3.0]), 1, products);
 //! assert_eq!(out, [6.0, 12.0]);
 //! # Ok::<(), forespeak_kernels::PackError>(())
 //! ```
@@ -24,7 +24,6 @@ mod attention;
 mod blocks;
 mod compute;
 mod dequantize;
-mod elementwise;
 mod error;
 mod format;
 mod kv_cache;
@@ -41,21 +40,22 @@ mod prefetch;
 mod quantize;
 mod rope;
 mod shared_out;
+mod silu;
 mod sync;
 mod tier;
 
+pub use activations::Activations;
 pub use attention::{Attention, AttentionRow, attend};
 pub use compute::Compute;
 pub use dequantize::dequantize;
-pub use elementwise::{add_assign, add_bias, silu_mul};
 pub use error::{KvError, PackError};
 pub use format::Format;
 pub use kv_cache::{BLOCK_TOKENS, KvCache, KvShape, KvType};
 pub use kv_store::store_kv;
 pub use mapped_file::MappedFile;
-pub use matmul::{Product, Scratch, matmul};
+pub use matmul::{Input, Product, Scratch, gated, matmul};
 pub use matrix::Matrix;
 pub use memory::trim_heap;
-pub use norm::{rms_norm, rms_norm_in_place};
-pub use rope::{RopeTable, rope};
+pub use norm::Norm;
+pub use rope::{RopeTable, Turn};
 pub use tier::{ParseTierError, Tier};

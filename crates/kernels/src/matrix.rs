@@ -140,8 +140,9 @@ impl Matrix {
         self.panel_bytes
     }
 
-    pub(crate) fn panel(&self, index: usize) -> &[u8] {
-        &self.packed[index * self.panel_bytes..][..self.panel_bytes]
+    /// The bytes of `panels` panels from `first` on.
+    pub(crate) fn panels_from(&self, first: usize, panels: usize) -> &[u8] {
+        &self.packed[first * self.panel_bytes..][..panels * self.panel_bytes]
     }
 }
 

@@ -36,7 +36,7 @@ const NUMBER_SHIFT: u32 = 32;
 /// The loop being run, borrowed from the caller's stack for as long as the job is open or occupied.
 #[derive(Clone, Copy)]
 struct Job {
-    work: *const (dyn Fn(usize) + Sync),
+    work: *const (dyn Fn(Range<usize>) + Sync),
     chunks: usize,
     /// A run takes one part in so many of the chunks that are left.
     parts: usize,
@@ -100,22 +100,24 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `work` once for each of `0..chunks`, on any thread, and returns when all calls have returned. A panic
+    /// Calls `work` with runs that make up `0..chunks`, on any thread, and returns when all calls have returned. A panic
     /// in any of them is passed on.
-    pub(crate) fn run(&self, chunks: usize, work: &(dyn Fn(usize) + Sync)) {
+    pub(crate) fn run(&self, chunks: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
         let turn = if chunks > 1 && !self.workers.is_empty() {
             self.turn.try_lock().ok()
         } else {
             None
         };
         let Some(_turn) = turn else {
-            (0..chunks).for_each(work);
+            if chunks > 0 {
+                work(0..chunks);
+            }
             return;
         };
         let shared = &*self.shared;
         // SAFETY: only the lifetime is stretched. No thread follows the pointer once `close` has returned below,
         // and nothing between here and there can unwind.
-        let work: *const (dyn Fn(usize) + Sync) =
+        let work: *const (dyn Fn(Range<usize>) + Sync) =
             unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
         let job = Job {
             work,
@@ -204,7 +206,7 @@ impl Shared {
             // SAFETY: the caller of `Pool::run` waits until everyone who took the job has left it.
             let work = unsafe { &*job.work };
             while let Some(run) = self.next_run(job) {
-                run.for_each(work);
+                work(run);
             }
         }));
         if let Err(panic) = outcome {
@@ -289,8 +291,10 @@ mod tests {
 
     fn run_and_count(pool: &Pool, chunks: usize) {
         let counts: Vec<Counter> = (0..chunks).map(|_| Counter::new(0)).collect();
-        pool.run(chunks, &|chunk| {
-            counts[chunk].fetch_add(1, Ordering::Relaxed);
+        pool.run(chunks, &|run| {
+            for chunk in run {
+                counts[chunk].fetch_add(1, Ordering::Relaxed);
+            }
         });
         // Relaxed is enough: whoever worked on it has left before `run` returns.
         assert!(

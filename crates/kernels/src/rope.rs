@@ -2,11 +2,9 @@
 
 use std::sync::OnceLock;
 
-use crate::compute::Compute;
-use crate::elementwise::for_each_row_chunk;
 use crate::lanes::{LANES, Lanes, load_up_to, store_up_to};
-use crate::shared_out::SharedOut;
-use crate::tier::tiered;
+use crate::norm::Norm;
+use crate::tier::{Tier, tiered};
 
 /// Positions in a page of the table. Pages are filled when first used: a model made for 131,072 positions would
 /// otherwise carry 64 MB of angles that most requests never reach.
@@ -38,6 +36,11 @@ impl RopeTable {
 
     /// The cosines and the sines at a position.
     fn angles(&self, position: usize) -> (&[f32], &[f32]) {
+        assert!(
+            position < self.max_positions,
+            "position {position} lies outside of the table's {}",
+            self.max_positions
+        );
         let half = self.inv_freq.len();
         let page = self.pages[position / PAGE_POSITIONS]
             .get_or_init(|| self.page(position / PAGE_POSITIONS));
@@ -64,51 +67,36 @@ impl RopeTable {
     }
 }
 
-/// Turns every head of `x`, `[positions.len()][heads][head_dim]`, by its row's position. A table with fewer than
-/// `head_dim / 2` frequencies turns the first dimensions only.
-///
-/// # Panics
-/// If the shapes do not fit or a position lies outside the table.
-pub fn rope(
-    compute: &Compute,
-    x: &mut [f32],
-    heads: usize,
-    head_dim: usize,
-    positions: &[u32],
-    table: &RopeTable,
-) {
-    let row_len = heads * head_dim;
-    let half = table.inv_freq.len();
-    assert!(
-        x.len() == positions.len() * row_len,
-        "{} values are not {} rows of {row_len}",
-        x.len(),
-        positions.len()
-    );
-    assert!(
-        2 * half <= head_dim,
-        "{half} frequencies do not fit heads of {head_dim}"
-    );
-    let inside = positions
-        .iter()
-        .all(|position| (*position as usize) < table.max_positions);
-    assert!(
-        inside,
-        "a position lies outside of the table's {}",
-        table.max_positions
-    );
-    let out = SharedOut::new(x);
-    for_each_row_chunk(compute, positions.len(), row_len, |rows| {
-        for row in rows {
-            let (cosines, sines) = table.angles(positions[row] as usize);
-            // SAFETY: every row belongs to one chunk.
-            let row = unsafe { out.part(row * row_len, row_len) };
-            for head in row.chunks_exact_mut(head_dim) {
-                // SAFETY: the machine has the tier; a head holds both halves.
-                unsafe { turn(compute.tier(), head, cosines, sines) };
-            }
+/// What happens to a head of queries or keys before they meet: it is normalised, if the model does that, and turned by
+/// its position. A table with fewer than `head_dim / 2` frequencies turns the first dimensions only.
+#[derive(Clone, Copy)]
+pub struct Turn<'a> {
+    /// Over the values of one head.
+    pub norm: Option<Norm<'a>>,
+    /// The angles.
+    pub table: &'a RopeTable,
+}
+
+impl Turn<'_> {
+    /// Writes the turned `head` to `out`.
+    ///
+    /// # Panics
+    /// If the position lies outside of the table, or the head is too short for it.
+    pub(crate) fn apply(self, tier: Tier, head: &[f32], position: usize, out: &mut [f32]) {
+        let (cosines, sines) = self.table.angles(position);
+        assert!(
+            2 * cosines.len() <= out.len(),
+            "{} frequencies do not fit heads of {}",
+            cosines.len(),
+            out.len()
+        );
+        match self.norm {
+            Some(norm) => norm.apply(tier, head, out),
+            None => out.copy_from_slice(head),
         }
-    });
+        // SAFETY: tiers in use are those that the machine has; the head holds both halves.
+        unsafe { turn(tier, out, cosines, sines) };
+    }
 }
 
 tiered!(fn turn(head: &mut [f32], cosines: &[f32], sines: &[f32]) = turn_with);
@@ -134,28 +122,56 @@ unsafe fn turn_with<L: Lanes>(head: &mut [f32], cosines: &[f32], sines: &[f32]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::Tier;
 
     #[test]
     fn pairs_turn_by_position_times_frequency() {
-        let compute = Compute::new(Tier::detect(), 1);
         let inv_freq: Vec<f32> = (0..20)
             .map(|i| 10_000_f32.powf(-(i as f32) / 20.0))
             .collect();
-        let table = RopeTable::new(&inv_freq, 1.0, 1000);
-        let x: Vec<f32> = (0..2 * 3 * 41).map(|i| (i as f32).sin()).collect();
-        let mut out = x.clone();
-        rope(&compute, &mut out, 3, 41, &[0, 999], &table);
-        assert_eq!(out[..3 * 41], x[..3 * 41], "position 0 turns nothing");
-        for head in 3..6 {
-            let (x, out) = (&x[head * 41..], &out[head * 41..]);
-            for i in 0..20 {
-                let (sine, cosine) = f64::from(999.0 * inv_freq[i]).sin_cos();
-                let (a, b) = (f64::from(x[i]), f64::from(x[i + 20]));
-                assert!((f64::from(out[i]) - (a * cosine - b * sine)).abs() < 1e-6);
-                assert!((f64::from(out[i + 20]) - (b * cosine + a * sine)).abs() < 1e-6);
+        let turn = Turn {
+            norm: None,
+            table: &RopeTable::new(&inv_freq, 1.0, 1000),
+        };
+        let x: Vec<f32> = (0..41).map(|i| (i as f32).sin()).collect();
+        let mut out = vec![0.0; 41];
+        turn.apply(Tier::detect(), &x, 0, &mut out);
+        assert_eq!(out, x, "position 0 turns nothing");
+        turn.apply(Tier::detect(), &x, 999, &mut out);
+        for i in 0..20 {
+            let (sine, cosine) = f64::from(999.0 * inv_freq[i]).sin_cos();
+            let (a, b) = (f64::from(x[i]), f64::from(x[i + 20]));
+            assert!((f64::from(out[i]) - (a * cosine - b * sine)).abs() < 1e-6);
+            assert!((f64::from(out[i + 20]) - (b * cosine + a * sine)).abs() < 1e-6);
+        }
+        assert_eq!(out[40], x[40], "dimensions without a frequency stay");
+    }
+
+    #[test]
+    fn tiers_agree_to_the_bit_at_any_length() {
+        for n in 1..200 {
+            let values = |start: f32| -> Vec<f32> {
+                (0..n)
+                    .map(|i| (start + i as f32 * 0.7).sin() * 20.0)
+                    .collect()
+            };
+            let inv_freq: Vec<f32> = (0..n / 2)
+                .map(|i| 1e4_f32.powf(-2.0 * i as f32 / n as f32))
+                .collect();
+            let turn = Turn {
+                norm: Some(Norm {
+                    weight: &values(1.0),
+                    eps: 1e-6,
+                }),
+                table: &RopeTable::new(&inv_freq, 1.0, 1000),
+            };
+            let with = |tier: Tier| {
+                let mut out = vec![0.0; n];
+                turn.apply(tier, &values(0.0), 37 * n % 1000, &mut out);
+                out.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+            };
+            for tier in Tier::ALL.into_iter().filter(|tier| *tier <= Tier::detect()) {
+                assert_eq!(with(tier), with(Tier::Scalar), "{tier} at {n}");
             }
-            assert_eq!(out[40], x[40], "dimensions without a frequency stay");
         }
     }
 }

@@ -6,8 +6,8 @@ mod common;
 
 use common::{Noise, tiers};
 use forespeak_kernels::{
-    Attention, AttentionRow, BLOCK_TOKENS, Compute, KvCache, KvShape, KvType, Scratch, Tier,
-    attend, store_kv,
+    Attention, AttentionRow, BLOCK_TOKENS, Compute, KvCache, KvShape, KvType, RopeTable, Scratch,
+    Tier, Turn, attend, store_kv,
 };
 use proptest::prelude::*;
 
@@ -17,6 +17,8 @@ struct Scene {
     group: usize,
     head_dim: usize,
     window: Option<usize>,
+    frequencies: Vec<f32>,
+    rotation: RopeTable,
     tables: Vec<u32>,
     /// One range of `tables` for each sequence.
     ranges: Vec<std::ops::Range<usize>>,
@@ -57,7 +59,12 @@ impl Scene {
             head_dim,
             kv_type,
         };
+        let frequencies: Vec<f32> = (0..head_dim / 2)
+            .map(|i| 100_f32.powf(-2.0 * i as f32 / head_dim as f32))
+            .collect();
         let mut scene = Scene {
+            rotation: RopeTable::new(&frequencies, 1.0, 2048),
+            frequencies,
             kv_heads,
             group,
             head_dim,
@@ -85,8 +92,11 @@ impl Scene {
                     layer,
                     &rows,
                     &scene.tables,
-                    k,
-                    v,
+                    Turn {
+                        norm: None,
+                        table: &scene.rotation,
+                    },
+                    [k, v],
                 );
             }
         }
@@ -106,10 +116,33 @@ impl Scene {
         self.kv_heads * self.group
     }
 
+    fn turn(&self) -> Turn<'_> {
+        Turn {
+            norm: None,
+            table: &self.rotation,
+        }
+    }
+
+    /// A head turned in f64.
+    fn turned(&self, head: &[f32], position: usize) -> Vec<f64> {
+        let mut out: Vec<f64> = head[..self.head_dim]
+            .iter()
+            .map(|x| f64::from(*x))
+            .collect();
+        let half = self.frequencies.len();
+        for (i, frequency) in self.frequencies.iter().enumerate() {
+            let (sine, cosine) = f64::from(position as f32 * frequency).sin_cos();
+            let (a, b) = (out[i], out[i + half]);
+            (out[i], out[i + half]) = (a * cosine - b * sine, b * cosine + a * sine);
+        }
+        out
+    }
+
     fn attend(&self, compute: &Compute, rows: &[AttentionRow], q: &[f32]) -> Vec<f32> {
         let attention = Attention {
             layer: 1,
             heads: self.heads(),
+            turn: self.turn(),
             scale: 1.0 / (self.head_dim as f32).sqrt(),
             window: self.window,
             rows,
@@ -134,17 +167,13 @@ impl Scene {
             .map_or(0, |window| (position + 1).saturating_sub(window));
         let mut out = Vec::new();
         for head in 0..self.heads() {
-            let q = &q[head * self.head_dim..][..self.head_dim];
+            let q = self.turned(&q[head * self.head_dim..], position);
             let at = |token: usize| (token * self.kv_heads + head / self.group) * self.head_dim;
-            let dot = |k: &[f32]| {
-                q.iter()
-                    .zip(k)
-                    .map(|(q, k)| f64::from(*q) * f64::from(*k))
-                    .sum::<f64>()
-            };
+            let dot = |k: &[f64]| q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>();
             let scores: Vec<f64> = (first..=position)
                 .map(|token| {
-                    (dot(&self.keys[sequence][at(token)..]) / (self.head_dim as f64).sqrt()).exp()
+                    let key = self.turned(&self.keys[sequence][at(token)..], token);
+                    (dot(&key) / (self.head_dim as f64).sqrt()).exp()
                 })
                 .collect();
             let total: f64 = scores.iter().sum();
@@ -297,14 +326,18 @@ fn what_lies_after_a_row_or_before_its_window_has_no_influence() {
         .chain(scene.rows(0, 30..64))
         .collect();
     let huge = vec![f32::MAX; others.len() * 16];
+    let turn = Turn {
+        norm: None,
+        table: &scene.rotation,
+    };
     store_kv(
         &compute,
         &mut scene.cache,
         1,
         &others,
         &scene.tables,
-        &huge,
-        &huge,
+        turn,
+        [&huge, &huge],
     );
     assert_eq!(bits(&scene.attend(&compute, &rows, &q)), bits(&before));
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a missing golden is a failed test")]
 
-use forespeak_kernels::{Compute, Format, Matrix, Product, Scratch, Tier, dequantize, matmul};
+use forespeak_kernels::{
+    Compute, Format, Input, Matrix, Product, Scratch, Tier, dequantize, matmul,
+};
 
 fn golden(name: &str) -> Vec<u8> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -58,12 +60,9 @@ fn quantising_to_q8_0_gives_the_weights_of_gguf_py() {
             matmul(
                 &compute,
                 &mut Scratch::default(),
-                &x,
+                Input::Rows(&x),
                 1,
-                &mut [Product {
-                    matrix,
-                    out: &mut out,
-                }],
+                &mut [Product::new(matrix, &mut out)],
             );
             out[0].to_bits()
         };

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Noise, pack, random_rows, tiers};
-use forespeak_kernels::{Compute, Format, Matrix, Product, Scratch, Tier, dequantize, matmul};
+use forespeak_kernels::{
+    Activations, Compute, Format, Input, Matrix, Norm, Product, Scratch, Tier, dequantize, gated,
+    matmul,
+};
 use proptest::prelude::*;
 
 fn multiply(compute: &Compute, matrix: &Matrix, x: &[f32], m: usize) -> Vec<f32> {
@@ -11,12 +14,9 @@ fn multiply(compute: &Compute, matrix: &Matrix, x: &[f32], m: usize) -> Vec<f32>
     matmul(
         compute,
         &mut Scratch::default(),
-        x,
+        Input::Rows(x),
         m,
-        &mut [Product {
-            matrix,
-            out: &mut out,
-        }],
+        &mut [Product::new(matrix, &mut out)],
     );
     out
 }
@@ -187,9 +187,15 @@ fn products_of_several_formats_share_their_input() {
     let mut products: Vec<Product<'_>> = matrices
         .iter()
         .zip(&mut outs)
-        .map(|(matrix, out)| Product { matrix, out })
+        .map(|(matrix, out)| Product::new(matrix, out))
         .collect();
-    matmul(&compute, &mut Scratch::default(), &x, 5, &mut products);
+    matmul(
+        &compute,
+        &mut Scratch::default(),
+        Input::Rows(&x),
+        5,
+        &mut products,
+    );
     for (matrix, out) in matrices.iter().zip(&outs) {
         assert_eq!(bits(out), bits(&multiply(&compute, matrix, &x, 5)));
     }
@@ -247,5 +253,151 @@ fn zero_and_tiny_inputs_give_zero_or_finite_results() {
                 .iter()
                 .all(|value| value.is_finite())
         );
+    }
+}
+
+/// A norm, products with a bias, and their addition to what is there: as a model's layers use them.
+fn norm_and_add(compute: &Compute, matrix: &Matrix, x: &[f32], m: usize) -> Vec<f32> {
+    let (cols, rows) = (matrix.cols(), matrix.rows());
+    let weight: Vec<f32> = (0..cols).map(|i| 1.0 + i as f32 * 0.01).collect();
+    let bias: Vec<f32> = (0..rows).map(|i| (i as f32).sin()).collect();
+    let norm = Norm {
+        weight: &weight,
+        eps: 1e-6,
+    };
+    let mut out: Vec<f32> = (0..m * rows).map(|i| (i % rows) as f32).collect();
+    let product = Product::new(matrix, &mut out)
+        .with_bias(Some(&bias))
+        .added();
+    matmul(
+        compute,
+        &mut Scratch::default(),
+        Input::Normed(x, norm),
+        m,
+        &mut [product],
+    );
+    out
+}
+
+#[test]
+fn a_norm_a_bias_and_an_addition_are_those_of_the_textbook() {
+    let noise = &mut Noise::new(11);
+    let compute = Compute::new(Tier::detect(), 2);
+    let (rows, cols, m) = (70, 96, 5);
+    let encoded = random_rows(Format::F32, rows, cols, noise);
+    let matrix = pack(&compute, Format::F32, &encoded, cols);
+    let x = noise.values(m * cols);
+    let out = norm_and_add(&compute, &matrix, &x, m);
+    let mut weights = vec![0.0; cols];
+    for (n, row) in encoded.iter().enumerate() {
+        dequantize(Format::F32, row, &mut weights);
+        for (i, x) in x.chunks_exact(cols).enumerate() {
+            let mean = x.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / cols as f64;
+            let product: f64 = weights
+                .iter()
+                .zip(x)
+                .enumerate()
+                .map(|(c, (w, x))| f64::from(*w) * f64::from(*x) * (1.0 + c as f64 * 0.01))
+                .sum();
+            let truth = n as f64 + (n as f64).sin() + product / (mean + 1e-6).sqrt();
+            assert!((f64::from(out[i * rows + n]) - truth).abs() < 1e-3);
+        }
+    }
+}
+
+/// A whole feed-forward part.
+fn feed_forward(compute: &Compute, matrices: [&Matrix; 3], x: &[f32], m: usize) -> Vec<f32> {
+    let (mut scratch, mut between) = (Scratch::default(), Activations::default());
+    gated(
+        compute,
+        &mut scratch,
+        Input::Rows(x),
+        m,
+        matrices,
+        &mut between,
+    );
+    let mut out = vec![f32::NAN; m * matrices[2].rows()];
+    let down = Product::new(matrices[2], &mut out);
+    matmul(
+        compute,
+        &mut scratch,
+        Input::Encoded(&between),
+        m,
+        &mut [down],
+    );
+    out
+}
+
+#[test]
+fn what_happens_between_products_depends_neither_on_the_batch_nor_on_tier_or_threads() {
+    let noise = &mut Noise::new(12);
+    for format in Format::ALL {
+        let (dim, inner) = (256, 512);
+        let mut random = |rows, cols| {
+            pack(
+                &Compute::new(Tier::Scalar, 1),
+                format,
+                &random_rows(format, rows, cols, noise),
+                cols,
+            )
+        };
+        let (gate, up, down) = (random(inner, dim), random(inner, dim), random(dim, inner));
+        let x = Noise::new(13).values(130 * dim);
+        let both = |compute: &Compute, x: &[f32], m: usize| {
+            let through = feed_forward(compute, [&gate, &up, &down], x, m);
+            [bits(&through), bits(&norm_and_add(compute, &gate, x, m))].concat()
+        };
+        let split = |all: &[u32], m: usize, row: usize| {
+            let (first, second) = all.split_at(m * dim);
+            [&first[row * dim..][..dim], &second[row * inner..][..inner]].concat()
+        };
+        let scalar = Compute::new(Tier::Scalar, 1);
+        for tier in tiers() {
+            let compute = Compute::new(tier, 3);
+            let alone = |row: usize| both(&compute, &x[row * dim..][..dim], 1);
+            if format != Format::Bf16 {
+                assert_eq!(alone(0), both(&scalar, &x[..dim], 1), "{tier} {format}");
+            }
+            for m in [2, 4, 7, 9, 33, 65, 130] {
+                let together = both(&compute, &x[..m * dim], m);
+                for row in [0, m / 2, m - 1] {
+                    assert_eq!(
+                        split(&together, m, row),
+                        alone(row),
+                        "{tier} {format} m={m}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_feed_forward_part_is_gate_times_up_through_down() {
+    let noise = &mut Noise::new(14);
+    let compute = Compute::new(Tier::detect(), 2);
+    let (dim, inner, m) = (64, 97, 3);
+    let mut random = |rows, cols| {
+        pack(
+            &compute,
+            Format::F32,
+            &random_rows(Format::F32, rows, cols, noise),
+            cols,
+        )
+    };
+    let (gate, up, down) = (random(inner, dim), random(inner, dim), random(dim, inner));
+    let x = Noise::new(15).values(m * dim);
+    let gates: Vec<f32> = multiply(&compute, &gate, &x, m)
+        .into_iter()
+        .zip(multiply(&compute, &up, &x, m))
+        .map(|(gate, up)| {
+            let gate = f64::from(gate);
+            (gate / (1.0 + (-gate).exp()) * f64::from(up)) as f32
+        })
+        .collect();
+    let expected = multiply(&compute, &down, &gates, m);
+    let out = feed_forward(&compute, [&gate, &up, &down], &x, m);
+    for (out, expected) in out.iter().zip(expected) {
+        assert!((out - expected).abs() <= 1e-4 * expected.abs().max(1.0));
     }
 }

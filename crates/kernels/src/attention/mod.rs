@@ -17,6 +17,7 @@ use std::ops::Range;
 use crate::compute::Compute;
 use crate::kv_cache::{BLOCK_TOKENS, KvCache};
 use crate::matmul::Scratch;
+use crate::rope::Turn;
 use crate::shared_out::SharedOut;
 use crate::tier::Tier;
 use merge::{Partial, finish, merge};
@@ -41,12 +42,14 @@ pub struct AttentionRow {
 }
 
 /// What one layer's attention reads besides the cache.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Attention<'a> {
     /// The layer.
     pub layer: usize,
     /// Query heads; a multiple of the cache's kv heads.
     pub heads: usize,
+    /// What happens to the queries first.
+    pub turn: Turn<'a>,
     /// What scores are multiplied with.
     pub scale: f32,
     /// How many of the last positions, its own included, a row attends to; `None` for all.
@@ -87,6 +90,8 @@ impl Tile {
 /// One thread's buffers.
 #[derive(Default)]
 struct Workspace {
+    /// One head between its turn and its layout.
+    turned: Vec<f32>,
     queries: Vec<f32>,
     seen: Vec<Range<usize>>,
     scores: Vec<f32>,
@@ -233,6 +238,7 @@ impl<'a> Step<'a> {
         let (dim, width) = (self.cache.layout().padded_dim, tile.width());
         let len = Partial::len(dim, width);
         WORKSPACE.with_borrow_mut(|workspace| {
+            self.lay_out(tile, workspace);
             workspace.partials.resize(2 * len, 0.0);
             let (total, next) = workspace.partials.split_at_mut(len);
             let (mut total, mut next) = (
@@ -240,7 +246,6 @@ impl<'a> Step<'a> {
                 Partial::new(next, dim, width),
             );
             total.clear();
-            self.lay_out(tile, &mut workspace.queries, &mut workspace.seen);
             let mut task = self.task(
                 tile,
                 &workspace.queries,
@@ -277,7 +282,7 @@ impl<'a> Step<'a> {
             let (index, split, start) = tasks[task];
             let tile = &tiles[index];
             WORKSPACE.with_borrow_mut(|workspace| {
-                self.lay_out(tile, &mut workspace.queries, &mut workspace.seen);
+                self.lay_out(tile, workspace);
                 let mut task = self.task(
                     tile,
                     &workspace.queries,
@@ -313,8 +318,16 @@ impl<'a> Step<'a> {
         });
     }
 
-    /// Writes a tile's queries as `[head_dim][width]` and what each sees; padding repeats the first one's view.
-    fn lay_out(&self, tile: &Tile, queries: &mut Vec<f32>, seen: &mut Vec<Range<usize>>) {
+    /// Turns a tile's queries and writes them as `[head_dim][width]`, with what each sees; padding repeats the first
+    /// one's view.
+    fn lay_out(&self, tile: &Tile, workspace: &mut Workspace) {
+        let Workspace {
+            turned,
+            queries,
+            seen,
+            ..
+        } = workspace;
+        turned.resize(self.cache.layout().head_dim, 0.0);
         let attention = self.attention;
         let (head_dim, width) = (self.cache.layout().head_dim, tile.width());
         queries.clear();
@@ -329,7 +342,10 @@ impl<'a> Step<'a> {
                 let query = r * tile.heads.len() + h;
                 seen[query] = visible(&attention.rows[row], attention.window);
                 let values = &self.q[(row * attention.heads + head) * head_dim..][..head_dim];
-                for (d, value) in values.iter().enumerate() {
+                let position = attention.rows[row].position;
+                let turn = attention.turn;
+                turn.apply(self.compute.tier(), values, position, turned);
+                for (d, value) in turned.iter().enumerate() {
                     queries[d * width + query] = value * attention.scale;
                 }
             }

@@ -17,6 +17,15 @@ pub(super) unsafe fn sum_eight(v: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
+/// The sum of sixteen i8. Hardware adds unsigned bytes, so they get an offset that is taken off the sum.
+#[inline(always)]
+pub(super) unsafe fn sum_of_bytes(bytes: __m128i) -> i32 {
+    let offset = _mm_xor_si128(bytes, _mm_set1_epi8(i8::MIN));
+    let two = _mm_sad_epu8(offset, _mm_setzero_si128());
+    let sum = _mm_add_epi32(two, _mm_unpackhi_epi64(two, two));
+    _mm_cvtsi128_si32(sum) - 16 * 128
+}
+
 #[inline(always)]
 pub(super) unsafe fn largest_of_eight(v: __m256) -> f32 {
     let four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
@@ -132,7 +141,7 @@ impl Lanes for Avx2 {
         );
     }
     #[inline(always)]
-    unsafe fn store_i8(self, to: *mut i8) {
+    unsafe fn store_i8(self, to: *mut i8) -> i32 {
         let words = _mm256_packs_epi32(_mm256_cvtps_epi32(self.0), _mm256_cvtps_epi32(self.1));
         // Packing works within 128-bit halves; this puts the four quarters back in order.
         let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
@@ -141,6 +150,7 @@ impl Lanes for Avx2 {
             _mm256_extracti128_si256::<1>(words),
         );
         _mm_storeu_si128(to.cast(), bytes);
+        sum_of_bytes(bytes)
     }
 
     #[inline(always)]

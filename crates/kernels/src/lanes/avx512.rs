@@ -53,8 +53,10 @@ impl Lanes for Avx512 {
         );
     }
     #[inline(always)]
-    unsafe fn store_i8(self, to: *mut i8) {
-        _mm_storeu_si128(to.cast(), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(self.0)));
+    unsafe fn store_i8(self, to: *mut i8) -> i32 {
+        let bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(self.0));
+        _mm_storeu_si128(to.cast(), bytes);
+        super::avx2::sum_of_bytes(bytes)
     }
 
     #[inline(always)]

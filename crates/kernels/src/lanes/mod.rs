@@ -43,8 +43,9 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_u8(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut f32);
     unsafe fn store_f16(self, to: *mut u16);
-    /// Rounds to the nearest integer (ties to even) and narrows; values must lie within -127..=127.
-    unsafe fn store_i8(self, to: *mut i8);
+    /// Rounds to the nearest integer (ties to even) and narrows; values must lie within -127..=127. Gives the sum of
+    /// what is stored.
+    unsafe fn store_i8(self, to: *mut i8) -> i32;
 
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;

@@ -85,9 +85,10 @@ impl Lanes for Scalar {
             .write_unaligned(self.0.map(|value| f16::from_f32(value).to_bits()));
     }
     #[inline(always)]
-    unsafe fn store_i8(self, to: *mut i8) {
-        to.cast::<[i8; LANES]>()
-            .write_unaligned(self.0.map(|value| value.round_ties_even() as i8));
+    unsafe fn store_i8(self, to: *mut i8) -> i32 {
+        let bytes = self.0.map(|value| value.round_ties_even() as i8);
+        to.cast::<[i8; LANES]>().write_unaligned(bytes);
+        bytes.into_iter().map(i32::from).sum()
     }
 
     #[inline(always)]

@@ -89,18 +89,22 @@ pub(crate) fn pack_row(format: Format, row: &[u8], lane: usize, panel: &mut [u8]
     }
 }
 
-/// A stretch of one panel and of one tile of rows, and where their products go.
+/// A stretch of one or more panels and of one tile of rows, and where their products go.
 #[derive(Clone, Copy)]
 pub(crate) struct Stretch {
-    /// The panel's bytes at the stretch's first unit.
+    /// The first panel's bytes at the stretch's first unit.
     pub(crate) weights: *const u8,
+    /// Neighbouring panels that are taken one after the other. Between them there is so little to do that the next
+    /// one's weights are already asked for while the last one's are still on their way.
+    pub(crate) panels: usize,
+    pub(crate) panel_bytes: usize,
     /// Units in the stretch.
     pub(crate) units: usize,
     /// The rows' values in the encoding that the format multiplies with, interleaved as the tile is wide.
     pub(crate) values: *const u8,
     /// What belongs to the rows' blocks; for the quantised formats only.
     pub(crate) factors: *const BlockFactors,
-    /// Where the sums go: 32 for each row of the tile, `sums_stride` apart.
+    /// Where the sums go: 32 of each panel for each row of the tile, the rows `sums_stride` apart.
     pub(crate) sums: *mut f32,
     pub(crate) sums_stride: usize,
     /// Whether the products are added to what stands there, instead of taking its place.
@@ -110,15 +114,23 @@ pub(crate) struct Stretch {
 }
 
 macro_rules! accumulate_for_widths {
-    ($name:ident, $kernel:path $(, $extension:ident)?) => {
+    ($name:ident, $($kernel:ident)::+ $(, $extension:ident)?) => {
         unsafe fn $name(tier: Tier, width: usize, stretch: Stretch) {
-            $crate::tier::tiered!($($extension)? fn one(stretch: Stretch) = $kernel, 1);
-            $crate::tier::tiered!($($extension)? fn two(stretch: Stretch) = $kernel, 2);
-            $crate::tier::tiered!($($extension)? fn three(stretch: Stretch) = $kernel, 3);
-            $crate::tier::tiered!($($extension)? fn four(stretch: Stretch) = $kernel, 4);
-            $crate::tier::tiered!($($extension)? fn five(stretch: Stretch) = $kernel, 5);
-            $crate::tier::tiered!($($extension)? fn six(stretch: Stretch) = $kernel, 6);
-            $crate::tier::tiered!($($extension)? fn eight(stretch: Stretch) = $kernel, 8);
+            #[inline(always)]
+            unsafe fn panels<L: Lanes, const M: usize>(mut stretch: Stretch) {
+                for _ in 0..stretch.panels {
+                    $($kernel)::+::<L, M>(stretch);
+                    stretch.weights = stretch.weights.add(stretch.panel_bytes);
+                    stretch.sums = stretch.sums.add(PANEL_ROWS);
+                }
+            }
+            $crate::tier::tiered!($($extension)? fn one(stretch: Stretch) = panels, 1);
+            $crate::tier::tiered!($($extension)? fn two(stretch: Stretch) = panels, 2);
+            $crate::tier::tiered!($($extension)? fn three(stretch: Stretch) = panels, 3);
+            $crate::tier::tiered!($($extension)? fn four(stretch: Stretch) = panels, 4);
+            $crate::tier::tiered!($($extension)? fn five(stretch: Stretch) = panels, 5);
+            $crate::tier::tiered!($($extension)? fn six(stretch: Stretch) = panels, 6);
+            $crate::tier::tiered!($($extension)? fn eight(stretch: Stretch) = panels, 8);
             match width {
                 1 => one(tier, stretch),
                 2 => two(tier, stretch),

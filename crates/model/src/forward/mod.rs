@@ -9,8 +9,8 @@ mod workspace;
 use std::sync::Arc;
 
 use kernels::{
-    Attention, Compute, KvCache, KvShape, KvType, Product, RopeTable, add_assign, add_bias, attend,
-    matmul, rms_norm, rms_norm_in_place, rope, silu_mul, store_kv,
+    Attention, Compute, Input, KvCache, KvShape, KvType, Norm, Product, RopeTable, Turn, attend,
+    gated, matmul, store_kv,
 };
 
 use crate::batch::{BLOCK_TOKENS, Batch, Logits};
@@ -90,15 +90,15 @@ impl Model {
         for (index, layer) in self.weights.layers.iter().enumerate() {
             let wanted = (index == last && batch.outputs.len() < batch.rows())
                 .then_some(batch.outputs.as_slice());
-            self.attention_inputs(layer, batch, workspace, wanted);
+            self.attention_inputs(layer, batch.rows(), workspace, wanted);
             store_kv(
                 &self.compute,
                 cache,
                 index,
                 &workspace.rows,
                 &batch.tables,
-                &workspace.k,
-                &workspace.v,
+                self.turn(layer.k_norm.as_deref()),
+                [&workspace.k, &workspace.v],
             );
             if let Some(wanted) = wanted {
                 workspace.keep_rows(wanted, self.config.dim);
@@ -117,89 +117,38 @@ impl Model {
     fn attention_inputs(
         &self,
         layer: &Layer,
-        batch: &Batch,
+        m: usize,
         workspace: &mut Workspace,
         wanted: Option<&[u32]>,
     ) {
         let (compute, config) = (&*self.compute, &self.config);
-        let m = batch.rows();
         let Workspace {
             x,
-            h,
             q,
             k,
             v,
             kept,
             scratch,
-            positions,
             ..
         } = workspace;
-        rms_norm(compute, x, &layer.attention_norm, config.norm_eps, h);
+        let norm = self.norm(&layer.attention_norm);
         k.resize(m * config.kv_dim(), 0.0);
         v.resize(m * config.kv_dim(), 0.0);
         let mut keys_and_values = [product(&layer.k, k), product(&layer.v, v)];
-        let query_positions: &[u32] = if let Some(wanted) = wanted {
-            matmul(compute, scratch, h, m, &mut keys_and_values);
+        let input = Input::Normed(x, norm);
+        if let Some(wanted) = wanted {
+            matmul(compute, scratch, input, m, &mut keys_and_values);
+            gather(x, config.dim, wanted, kept);
             q.resize(wanted.len() * config.q_dim(), 0.0);
-            if !wanted.is_empty() {
-                gather(h, config.dim, wanted, kept);
-                matmul(
-                    compute,
-                    scratch,
-                    kept,
-                    wanted.len(),
-                    &mut [product(&layer.q, q)],
-                );
-            }
-            positions.clear();
-            let wanted_positions = wanted
-                .iter()
-                .filter_map(|&row| batch.positions.get(row as usize));
-            positions.extend(wanted_positions);
-            positions
+            let queries = &mut [product(&layer.q, q)];
+            let input = Input::Normed(kept, norm);
+            matmul(compute, scratch, input, wanted.len(), queries);
         } else {
             q.resize(m * config.q_dim(), 0.0);
             let [keys, values] = keys_and_values;
-            matmul(
-                compute,
-                scratch,
-                h,
-                m,
-                &mut [product(&layer.q, q), keys, values],
-            );
-            &batch.positions
-        };
-        for (linear, out) in [(&layer.q, &mut *q), (&layer.k, &mut *k), (&layer.v, v)] {
-            if let Some(bias) = &linear.bias
-                && !out.is_empty()
-            {
-                add_bias(compute, out, bias);
-            }
+            let all = &mut [product(&layer.q, q), keys, values];
+            matmul(compute, scratch, input, m, all);
         }
-        for (norm, out) in [(&layer.q_norm, &mut *q), (&layer.k_norm, &mut *k)] {
-            if let Some(norm) = norm
-                && !out.is_empty()
-            {
-                rms_norm_in_place(compute, out, norm, config.norm_eps);
-            }
-        }
-        let head_dim = config.head_dim;
-        rope(
-            compute,
-            q,
-            config.heads,
-            head_dim,
-            query_positions,
-            &self.rotation,
-        );
-        rope(
-            compute,
-            k,
-            config.kv_heads,
-            head_dim,
-            &batch.positions,
-            &self.rotation,
-        );
     }
 
     fn attention(
@@ -213,8 +162,8 @@ impl Model {
         let (compute, config) = (&*self.compute, &self.config);
         let Workspace {
             x,
-            h,
             q,
+            attended,
             scratch,
             rows,
             ..
@@ -222,85 +171,57 @@ impl Model {
         let attention = Attention {
             layer: index,
             heads: config.heads,
+            turn: self.turn(layer.q_norm.as_deref()),
             scale: 1.0 / (config.head_dim as f32).sqrt(),
             window: config.windows.get(index).copied().flatten(),
             rows,
             tables: &batch.tables,
         };
-        h.resize(q.len(), 0.0);
-        attend(compute, scratch, cache, &attention, q, h);
-        // The queries are done with; their buffer takes what comes out.
-        let out = q;
-        out.resize(x.len(), 0.0);
-        let output = &layer.attention_output;
-        matmul(compute, scratch, h, rows.len(), &mut [product(output, out)]);
-        if let Some(bias) = &output.bias {
-            add_bias(compute, out, bias);
-        }
-        add_assign(compute, x, out);
-        h.resize(x.len(), 0.0);
+        attended.resize(q.len(), 0.0);
+        attend(compute, scratch, cache, &attention, q, attended);
+        let output = product(&layer.attention_output, x).added();
+        let input = Input::Rows(attended);
+        matmul(compute, scratch, input, rows.len(), &mut [output]);
     }
 
     fn feed_forward(&self, layer: &Layer, workspace: &mut Workspace) {
-        let (compute, config) = (&*self.compute, &self.config);
+        let compute = &*self.compute;
         let Workspace {
-            x,
-            h,
-            gate,
-            up,
-            scratch,
-            rows,
-            ..
+            x, gates, scratch, ..
         } = workspace;
-        rms_norm(compute, x, &layer.feed_forward_norm, config.norm_eps, h);
-        let most = rows.len().min(FEED_FORWARD_ROWS) * config.feed_forward;
-        gate.resize(most, 0.0);
-        up.resize(most, 0.0);
-        for part in h.chunks_mut(FEED_FORWARD_ROWS * config.dim) {
-            let m = part.len() / config.dim;
-            let gate = &mut gate[..m * config.feed_forward];
-            let up = &mut up[..m * config.feed_forward];
-            let products = &mut [
-                Product {
-                    matrix: &layer.gate,
-                    out: gate,
-                },
-                Product {
-                    matrix: &layer.up,
-                    out: up,
-                },
-            ];
-            matmul(compute, scratch, part, m, products);
-            silu_mul(compute, gate, up);
-            let down = Product {
-                matrix: &layer.down,
-                out: part,
-            };
-            matmul(compute, scratch, gate, m, &mut [down]);
+        let dim = self.config.dim;
+        for part in x.chunks_mut(FEED_FORWARD_ROWS * dim) {
+            let m = part.len() / dim;
+            let input = Input::Normed(part, self.norm(&layer.feed_forward_norm));
+            let matrices = [&layer.gate, &layer.up, &layer.down];
+            gated(compute, scratch, input, m, matrices, gates);
+            let down = Product::new(&layer.down, part).added();
+            matmul(compute, scratch, Input::Encoded(gates), m, &mut [down]);
         }
-        add_assign(compute, x, h);
     }
 
     fn logits(&self, batch: &Batch, workspace: &mut Workspace, logits: &mut Logits) {
         let wanted = batch.outputs.len();
         let out = logits.resize(wanted, self.config.vocab_size);
-        if wanted == 0 {
-            return;
+        let Workspace { x, scratch, .. } = workspace;
+        let input = Input::Normed(x, self.norm(&self.weights.output_norm));
+        let output = &mut [Product::new(&self.weights.output, out)];
+        matmul(&self.compute, scratch, input, wanted, output);
+    }
+
+    fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
+        Norm {
+            weight,
+            eps: self.config.norm_eps,
         }
-        let Workspace { x, h, scratch, .. } = workspace;
-        h.resize(x.len(), 0.0);
-        rms_norm(
-            &self.compute,
-            x,
-            &self.weights.output_norm,
-            self.config.norm_eps,
-            h,
-        );
-        let output = Product {
-            matrix: &self.weights.output,
-            out,
-        };
-        matmul(&self.compute, scratch, h, wanted, &mut [output]);
+    }
+
+    /// What happens to heads of queries or keys before they meet.
+    fn turn<'a>(&'a self, norm: Option<&'a [f32]>) -> Turn<'a> {
+        Turn {
+            norm: norm.map(|weight| self.norm(weight)),
+            table: &self.rotation,
+        }
     }
 
     /// The step loop is trusted to make sound batches; a mistake there must not become a wrong answer
@@ -366,8 +287,5 @@ impl Model {
 }
 
 fn product<'a>(linear: &'a Linear, out: &'a mut [f32]) -> Product<'a> {
-    Product {
-        matrix: &linear.matrix,
-        out,
-    }
+    Product::new(&linear.matrix, out).with_bias(linear.bias.as_deref())
 }

@@ -1,6 +1,6 @@
 //! Memory of a step, kept from step to step.
 
-use kernels::{AttentionRow, Scratch};
+use kernels::{Activations, AttentionRow, Scratch};
 
 use crate::batch::Batch;
 use crate::config::ModelConfig;
@@ -12,17 +12,15 @@ pub struct Workspace {
     pub(super) rows: Vec<AttentionRow>,
     /// The residual stream.
     pub(super) x: Vec<f32>,
-    /// Normed inputs of a part, what attention gives, and outputs of feed-forward parts.
-    pub(super) h: Vec<f32>,
-    /// Queries, then what attention adds to the stream.
     pub(super) q: Vec<f32>,
     pub(super) k: Vec<f32>,
     pub(super) v: Vec<f32>,
-    /// Rows picked out of another buffer.
+    /// Rows of the stream that get queries, where not all do.
     pub(super) kept: Vec<f32>,
-    pub(super) gate: Vec<f32>,
-    pub(super) up: Vec<f32>,
-    pub(super) positions: Vec<u32>,
+    /// What attention gives.
+    pub(super) attended: Vec<f32>,
+    /// Between the halves of a feed-forward part.
+    pub(super) gates: Activations,
 }
 
 impl Workspace {
@@ -37,7 +35,6 @@ impl Workspace {
                 }));
         }
         self.x.resize(batch.rows() * config.dim, 0.0);
-        self.h.resize(batch.rows() * config.dim, 0.0);
     }
 
     /// From here on only the `wanted` rows go on.
@@ -58,7 +55,6 @@ impl Workspace {
             self.x.copy_within(start..start + dim, place * dim);
         }
         self.x.truncate(wanted.len() * dim);
-        self.h.resize(self.x.len(), 0.0);
     }
 }
 

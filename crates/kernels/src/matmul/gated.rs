@@ -1,0 +1,54 @@
+//! The first half of a feed-forward part.
+
+use super::Scratch;
+use super::cuts::{Cuts, PanelSet};
+use super::input::Input;
+use super::panel::Sums;
+use crate::activations::{Activations, Encodings, Tiling};
+use crate::compute::Compute;
+use crate::matrix::Matrix;
+use crate::panels::PANEL_ROWS;
+use crate::silu::silu_mul;
+
+/// Computes `silu(input * gate^T) * (input * up^T)`, and leaves it as `down` is multiplied with. A panel has as many
+/// outputs as a block of activations, so whoever computed a panel encodes it.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn gated(
+    compute: &Compute,
+    scratch: &mut Scratch,
+    input: Input<'_>,
+    m: usize,
+    [gate, up, down]: [&Matrix; 3],
+    out: &mut Activations,
+) {
+    let (rows, cols) = (gate.rows(), gate.cols());
+    assert!(
+        up.rows() == rows && up.cols() == cols && down.cols() == rows && m > 0,
+        "gate, up and down do not belong together"
+    );
+    let tier = compute.tier();
+    let tiling = Tiling::new(tier, m);
+    let encodings = Encodings::for_weights([gate.format(), up.format()].into_iter());
+    let input = input.prepare(compute, &mut scratch.activations, tiling, cols, encodings);
+    let encodings = Encodings::for_weights(std::iter::once(down.format()));
+    let writer = out.begin(tier, tiling, rows, encodings);
+    let panels = std::iter::once(PanelSet::of(&[gate, up]));
+    Cuts::new(compute.threads(), tiling, panels).run(compute, |_, panels, strip| {
+        input.with(tier, |activations| {
+            let (mut gates, mut ups) = (Sums::new(), Sums::new());
+            let first = panels.start * PANEL_ROWS;
+            let gates = gates.multiply(tier, activations, gate, panels.clone(), strip);
+            let ups = ups.multiply(tier, activations, up, panels, strip);
+            for (row, (gate, up)) in strip.rows().zip(gates.zip(ups)) {
+                let len = (rows - first).min(gate.len());
+                // SAFETY: each piece of work writes its own part of its own rows; the machine has the tier.
+                unsafe {
+                    silu_mul(tier, gate, up);
+                    writer.write(row, first, &gate[..len]);
+                }
+            }
+        });
+    });
+}
