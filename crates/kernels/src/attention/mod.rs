@@ -30,7 +30,7 @@ const SPLIT_TOKENS: usize = 512;
 const TILES_PER_THREAD: usize = 4;
 
 /// Widths of tiles that kernels are compiled for.
-const TILE_WIDTHS: [usize; 4] = [1, 2, 4, 8];
+const TILE_WIDTHS: [usize; 6] = [1, 2, 3, 4, 6, 8];
 
 /// One row of a step: its table, as a range of [`Attention::tables`], and its position in its sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]

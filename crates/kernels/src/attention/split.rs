@@ -49,12 +49,16 @@ pub(super) unsafe fn attend_split(
 ) {
     tiered!(fn one(task: &mut SplitTask<'_>, split: usize, partial: &mut Partial<'_>) = attend_with, 1);
     tiered!(fn two(task: &mut SplitTask<'_>, split: usize, partial: &mut Partial<'_>) = attend_with, 2);
+    tiered!(fn three(task: &mut SplitTask<'_>, split: usize, partial: &mut Partial<'_>) = attend_with, 3);
     tiered!(fn four(task: &mut SplitTask<'_>, split: usize, partial: &mut Partial<'_>) = attend_with, 4);
+    tiered!(fn six(task: &mut SplitTask<'_>, split: usize, partial: &mut Partial<'_>) = attend_with, 6);
     tiered!(fn eight(task: &mut SplitTask<'_>, split: usize, partial: &mut Partial<'_>) = attend_with, 8);
     match task.width {
         1 => one(tier, task, split, partial),
         2 => two(tier, task, split, partial),
+        3 => three(tier, task, split, partial),
         4 => four(tier, task, split, partial),
+        6 => six(tier, task, split, partial),
         _ => eight(tier, task, split, partial),
     }
 }
@@ -178,7 +182,7 @@ unsafe fn score_blocks<L: Lanes, E: Element, const Q: usize>(
         let done = match Q {
             1 if left >= 4 => score::<L, E, Q, 4>(task, first, block),
             2 if left >= 4 => score::<L, E, Q, 4>(task, first, block),
-            4 if left >= 2 => score::<L, E, Q, 2>(task, first, block),
+            3 | 4 if left >= 2 => score::<L, E, Q, 2>(task, first, block),
             _ => score::<L, E, Q, 1>(task, first, block),
         };
         block += done;
