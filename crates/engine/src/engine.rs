@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use speculation::Drafters;
 use tokio::sync::{mpsc, watch};
 
 use crate::blocks::KvEventBatch;
@@ -198,6 +199,9 @@ impl Engine {
         }
         if sampling.n == 0 {
             return Err(SubmitError::NoChoices);
+        }
+        if sampling.speculative_drafters == Drafters::Model && !self.has_draft {
+            return Err(SubmitError::NoDraftModel);
         }
         if let Some(&id) = request
             .prompt

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use speculation::Drafters;
+
 /// Who is served first when there is not enough for all. Ordered: a smaller class goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Priority {
@@ -77,6 +79,8 @@ pub struct Sampling {
     /// Most tokens to draft in one step; 0 turns speculation off for this request. `None`: as many as
     /// the engine finds worth it. The text is the same in any case.
     pub speculative_depth: Option<usize>,
+    /// Who may draft for this request, of those who may draft at all.
+    pub speculative_drafters: Drafters,
 }
 
 impl Default for Sampling {
@@ -103,6 +107,7 @@ impl Default for Sampling {
             skip_special_tokens: true,
             format: Format::Text,
             speculative_depth: None,
+            speculative_drafters: Drafters::Auto,
         }
     }
 }

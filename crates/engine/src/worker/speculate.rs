@@ -60,7 +60,6 @@ impl Worker {
         for intent in intents.iter_mut().filter(|intent| intent.depth > 0) {
             intent.loan = self.scheduler.lend(intent.id, intent.depth);
             intent.depth = intent.loan.as_ref().map_or(0, |loan| loan.room);
-            intent.draft.truncate(intent.depth);
         }
         let took = self.draft(&mut intents);
         let mut intents = intents.into_iter().peekable();
@@ -99,6 +98,7 @@ impl Worker {
                     salt: sequence.chain.salt(),
                     tokens: &sequence.tokens,
                     max_depth: request.guesses_allowed(index).min(room),
+                    drafters: request.sampling.speculative_drafters,
                 })
             })
             .collect();
@@ -122,52 +122,25 @@ impl Worker {
         work.reaches_end && work.rows.len() == 1 && self.scored_rows(work).is_empty()
     }
 
-    /// Lets the draft model make the drafts that were not looked up.
+    /// Lets the drafters make what is intended.
     fn draft(&mut self, intents: &mut [Intent]) -> DraftTime {
-        let asks = |intent: &&Intent| intent.source == Source::Model && intent.depth > 0;
-        let mut wanted: Vec<Wanted<'_>> = intents
-            .iter()
-            .filter(asks)
+        let wanted: Vec<Wanted<'_>> = intents
+            .iter_mut()
+            .filter(|intent| intent.depth > 0)
             .filter_map(|intent| {
                 let &(key, index) = self.owners.get(&intent.id)?;
                 let choice = self.requests.get(&key)?.choices.get(index)?;
                 let sequence = self.scheduler.sequence(intent.id)?;
                 Some(Wanted {
-                    id: intent.id,
                     tokens: &sequence.tokens,
                     table: sequence.table.as_slice(),
                     names: sequence.chain.hashes(),
-                    depth: intent.depth,
                     sampler: &choice.sampler,
-                    draft: Vec::with_capacity(intent.depth),
-                    confidences: Vec::with_capacity(intent.depth),
-                    survival: 1.0,
-                    skipped: None,
-                    drafted: false,
+                    intent,
                 })
             })
             .collect();
-        if wanted.is_empty() {
-            return DraftTime::default();
-        }
-        let known = self.vocabulary.vocab_size();
-        let took = self.drafting.draft(&mut wanted, known);
-        let mut made = wanted
-            .into_iter()
-            .map(|one| (one.id, one.draft, one.confidences, one.drafted))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .peekable();
-        for intent in intents {
-            if let Some((_, draft, confidences, drafted)) = made.next_if(|one| one.0 == intent.id) {
-                intent.draft = draft;
-                intent.confidences = confidences;
-                if !drafted {
-                    intent.depth = 0;
-                }
-            }
-        }
-        took
+        self.drafting.draft(wanted)
     }
 
     /// Tells controller and metrics how the guesses did.
