@@ -19,7 +19,7 @@ use crate::executor::Executors;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
 use crate::request::Request;
-use crate::sampling::Grammars;
+use crate::sampling::{self, Grammars};
 use crate::store::{Clerk, Sharing};
 use crate::vocabulary::Vocabulary;
 use crate::worker::{Next, Worker};
@@ -33,7 +33,8 @@ pub struct Engine {
     queued: Arc<AtomicUsize>,
     draining: AtomicBool,
     next_key: AtomicU64,
-    seeds: RandomState,
+    /// Where the seeds of requests come from that bring none.
+    luck: u64,
     grammars: Grammars,
     metrics: Arc<Metrics>,
     speculation: Mutex<SpeculationConfig>,
@@ -125,6 +126,8 @@ impl Engine {
             events,
             clerk,
         );
+        let by_chance = || RandomState::new().hash_one(0);
+        let luck = config.seed.unwrap_or_else(by_chance);
         let engine = Self {
             speculation: Mutex::new(config.speculation),
             has_draft,
@@ -134,7 +137,7 @@ impl Engine {
             queued: Arc::default(),
             draining: AtomicBool::new(false),
             next_key: AtomicU64::new(0),
-            seeds: RandomState::new(),
+            luck,
             grammars,
             metrics,
             kv_events: Mutex::new(kv_events),
@@ -170,7 +173,7 @@ impl Engine {
         let seed = request
             .sampling
             .seed
-            .unwrap_or_else(|| self.seeds.hash_one(key.0));
+            .unwrap_or_else(|| sampling::drawn_seed(self.luck, key.0));
         let (sender, updates) = mpsc::unbounded_channel();
         let id = Arc::clone(&request.id);
         let choices = request.sampling.n;
@@ -262,7 +265,7 @@ impl Engine {
         let _ = self.door.send(Message::ResetPrefixCache);
     }
 
-    /// Speculates in another way from the next step on; no text changes by it.
+    /// Speculates in another way from the next step on; no promise to a request changes by it.
     pub fn set_speculation(&self, config: SpeculationConfig) {
         *self
             .speculation

@@ -1,6 +1,7 @@
 //! What goes into the engine and what comes out of it: plain values, no channels.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use speculation::Drafters;
@@ -77,7 +78,7 @@ pub struct Sampling {
     /// What the text must look like.
     pub format: Format,
     /// Most tokens to draft in one step; 0 turns speculation off for this request. `None`: as many as
-    /// the engine finds worth it. The text is the same in any case.
+    /// the engine finds worth it. What is promised of the text does not depend on it.
     pub speculative_depth: Option<usize>,
     /// Who may draft for this request, of those who may draft at all.
     pub speculative_drafters: Drafters,
@@ -197,6 +198,13 @@ pub struct DraftCounts {
     pub drafted: usize,
     /// Those of them that became text.
     pub accepted: usize,
+}
+
+impl AddAssign for DraftCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+    }
 }
 
 /// What ended an answer with [`FinishReason::Stop`], when it was not the model's own end.

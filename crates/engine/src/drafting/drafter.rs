@@ -3,6 +3,7 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use speculation::verify::Distribution;
 use speculation::{Calibration, Confidence, DrafterKind, Drafters, Source, Worth};
 
 use crate::blocks::BlockHash;
@@ -78,6 +79,8 @@ pub(crate) struct Intent {
     pub(crate) loan: Option<Loan>,
     /// The draft, once it is made. Shorter than `depth` where more is not worth it.
     pub(crate) draft: Vec<u32>,
+    /// What each token was drawn from; empty if they were not drawn.
+    pub(crate) odds: Vec<Distribution>,
     /// The drafter's confidence in each token, if it has any and somebody asked.
     pub(crate) confidences: Vec<Confidence>,
     /// The token behind them was drafted and not kept: how confident the drafter was of it.
@@ -92,6 +95,7 @@ impl Intent {
             depth,
             loan: None,
             draft: Vec::new(),
+            odds: Vec::new(),
             confidences: Vec::new(),
             skipped: None,
         }

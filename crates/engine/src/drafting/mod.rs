@@ -4,8 +4,9 @@
 //! up what could follow each sequence, lets the controller decide who drafts how deep, and makes the
 //! drafts; after the step it tells the controller what became of them and how long all of it took.
 //!
-//! Nothing here can change a text: drafts only become rows of a step, and what is emitted is chosen by the
-//! sampler from the target's scores, row by row, as without them. So whatever fails here costs time only.
+//! Nothing here can change what a request was promised: drafts only become rows of a step, and what is emitted is
+//! chosen by the sampler from the target's scores, row by row. So whatever fails here costs time only. One thing is
+//! asked of a drafter in return: the odds that it gives with a draft are those that it was drawn from.
 
 mod config;
 mod drafter;

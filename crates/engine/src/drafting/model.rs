@@ -13,12 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use model::{BLOCK_TOKENS, Batch, Logits};
-use speculation::{Confidence, DrafterKind, MAX_DEPTH, Source};
+use speculation::{DrafterKind, MAX_DEPTH, Source, Worth};
 
 use super::drafter::{Decoding, DraftTime, Drafter, Offer, StopRule, Wanted};
 use crate::blocks::BlockHash;
 use crate::executor::Executor;
-use crate::sampling::{Sampler, Scratch};
+use crate::sampling::Scratch;
 use crate::scheduler::SeqId;
 
 /// Positions that are computed along with the first pass of a draft. After an accepted draft two are missing, after
@@ -54,8 +54,29 @@ struct Progress {
 struct Rows {
     wanted: usize,
     positions: Range<usize>,
-    /// Chance that all that was drafted before is accepted; `None` when the draft has ended.
-    survival: Option<f64>,
+    hope: Hope,
+}
+
+/// What is to be expected of a draft so far.
+#[derive(Debug, Clone, Copy)]
+enum Hope {
+    /// Nobody asks: it gets as long as planned.
+    Any,
+    /// All of its tokens are accepted with the chance `survival`, and one more with `next` times that.
+    Judged { survival: f64, next: f64 },
+    /// It has ended.
+    Ended,
+}
+
+impl Hope {
+    /// Whether one more token is worth a pass of `sequences`.
+    fn goes_on(self, worth: &Worth, sequences: usize) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Judged { survival, next } => worth.goes_on(survival, next, sequences),
+            Self::Ended => false,
+        }
+    }
 }
 
 impl Drafter for DraftModel {
@@ -90,7 +111,6 @@ impl Drafter for DraftModel {
         };
         let mut pass = self.first_pass(wanted);
         let mut reached = vec![false; wanted.len()];
-        let usual = stop.calibration.usual();
         while !pass.is_empty() {
             self.run(wanted, &mut pass, true)?;
             time.count += 1;
@@ -100,16 +120,16 @@ impl Drafter for DraftModel {
                     *reached = true;
                 }
                 if let Some(one) = wanted.get_mut(rows.wanted) {
-                    rows.survival = self.guess(one, row, rows.survival, stop);
+                    rows.hope = self.guess(one, row, rows.hope, stop);
                 }
             }
             let together = pass.len();
             pass.retain_mut(|rows| {
                 let next = rows.positions.end;
                 rows.positions = next..next + 1;
-                let goes_on = |survival| stop.worth.goes_on(survival, usual, together);
                 let more = |one: &Wanted<'_>| one.intent.draft.len() < one.intent.depth;
-                rows.survival.is_some_and(goes_on) && wanted.get(rows.wanted).is_some_and(more)
+                rows.hope.goes_on(&stop.worth, together)
+                    && wanted.get(rows.wanted).is_some_and(more)
             });
         }
         for (one, _) in wanted
@@ -169,39 +189,42 @@ impl DraftModel {
             (missing.len() <= ALONG_THE_WAY).then_some(Rows {
                 wanted: index,
                 positions: missing,
-                survival: Some(1.0),
+                hope: Hope::Any,
             })
         });
         ready.collect()
     }
 
-    /// Adds one token to a draft, from a row of the scores, if it is worth its row of the verification. The chance
-    /// that the draft survives up to it; `None` ends the draft.
-    fn guess(
-        &mut self,
-        one: &mut Wanted<'_>,
-        row: usize,
-        survival: Option<f64>,
-        stop: &StopRule<'_>,
-    ) -> Option<f64> {
-        let mut survival = survival?;
+    /// Adds one token to a draft, from a row of the scores, if it is worth its row of the verification.
+    fn guess(&mut self, one: &mut Wanted<'_>, row: usize, hope: Hope, stop: &StopRule<'_>) -> Hope {
         let intent = &mut *one.intent;
         let scores = self.logits.row_mut(row);
         let ahead = intent.draft.len();
-        let token = one
-            .sampler
-            .guess(scores, ahead, self.known, &mut self.scratch)?;
+        let (known, scratch) = (self.known, &mut self.scratch);
+        let Some(guess) = one.sampler.guess(scores, ahead, known, scratch) else {
+            return Hope::Ended;
+        };
+        let mut after = Hope::Any;
         if !stop.worth.is_nothing() {
-            let confidence = Confidence::of_lead(Sampler::lead(scores, self.known, token));
-            survival *= stop.calibration.chance(confidence);
+            let confidence = guess.confidence(scores, known);
+            let before = match hope {
+                Hope::Judged { survival, .. } => survival,
+                Hope::Any | Hope::Ended => 1.0,
+            };
+            let survival = before * stop.calibration.chance(confidence);
             if !stop.worth.keeps(survival) {
                 intent.skipped = Some(confidence);
-                return None;
+                return Hope::Ended;
             }
             intent.confidences.push(confidence);
+            after = Hope::Judged {
+                survival,
+                next: stop.calibration.usual(confidence),
+            };
         }
-        intent.draft.push(token);
-        Some(survival)
+        intent.draft.push(guess.token);
+        intent.odds.extend(guess.odds);
+        after
     }
 
     fn progress(&self, id: SeqId) -> Progress {
@@ -236,7 +259,7 @@ impl DraftModel {
                 pass.push(Rows {
                     wanted: index,
                     positions: computed..computed + rows,
-                    survival: None,
+                    hope: Hope::Ended,
                 });
             }
         }

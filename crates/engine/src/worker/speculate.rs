@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use speculation::verify::Distribution;
 use speculation::{Confidence, Source};
 
 use super::Worker;
 use crate::drafting::{Decoding, DraftTime, Fate, Intent, Wanted};
+use crate::request::DraftCounts;
+use crate::sampling::Drawn;
 use crate::scheduler::{Loan, StepPlan, Work};
 
 /// The guesses of one step.
@@ -23,6 +26,8 @@ pub(super) struct Guess {
     /// Tokens that were to be guessed, had they been worth it.
     planned: usize,
     pub(super) tokens: Vec<u32>,
+    /// What each of them was drawn from; empty if they were not drawn.
+    odds: Vec<Distribution>,
     confidences: Vec<Confidence>,
     /// Blocks for the guesses; they go back with it.
     _loan: Option<Loan>,
@@ -32,6 +37,41 @@ pub(super) struct Guess {
     pub(super) verified: usize,
     /// Those of them that were right.
     pub(super) accepted: usize,
+}
+
+impl Guess {
+    /// The guess at a row and all behind it.
+    pub(super) fn from(&self, row: usize) -> Ahead<'_> {
+        Ahead {
+            tokens: self.tokens.get(row..).unwrap_or_default(),
+            odds: self.odds.get(row),
+        }
+    }
+}
+
+/// Guesses that begin at a row that is to be chosen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ahead<'a> {
+    tokens: &'a [u32],
+    odds: Option<&'a Distribution>,
+}
+
+impl<'a> Ahead<'a> {
+    /// The first of them, if it was drawn.
+    pub(super) fn drawn(&self) -> Option<Drawn<'a>> {
+        let (&token, odds) = self.tokens.first().zip(self.odds)?;
+        Some(Drawn { token, odds })
+    }
+
+    /// What is known of them once the row's token is.
+    pub(super) fn counts(&self, token: u32) -> DraftCounts {
+        // The first wrong guess takes all behind it along.
+        let right = self.tokens.first() == Some(&token);
+        DraftCounts {
+            drafted: if right { 1 } else { self.tokens.len() },
+            accepted: usize::from(right),
+        }
+    }
 }
 
 impl Guesses {
@@ -72,6 +112,7 @@ impl Worker {
                     source: intent.source,
                     planned: intent.depth,
                     tokens: intent.draft,
+                    odds: intent.odds,
                     confidences: intent.confidences,
                     _loan: intent.loan,
                     before: work.rows.end,

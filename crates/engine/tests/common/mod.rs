@@ -97,8 +97,7 @@ impl Answer {
                     assert!(choice.end.is_none(), "finished twice");
                     choice.text.push_str(&text);
                     choice.end = Some((reason, stop));
-                    answer.drafts.drafted += drafts.drafted;
-                    answer.drafts.accepted += drafts.accepted;
+                    answer.drafts += drafts;
                 }
                 Update::Failed(error) => answer.failed = Some(error),
             }
