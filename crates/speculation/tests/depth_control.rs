@@ -135,7 +135,7 @@ fn depth_settles_within_two_seconds_of_a_shift() {
 #[test]
 fn depth_does_not_hunt_in_a_steady_world() {
     // About twenty answers begin in a minute, each with a depth of its own.
-    let most = 40;
+    let most = 30;
     for machine in [Machine::CPU, Machine::BUSY_CPU, Machine::STEEP] {
         for (name, text) in TEXTS {
             let mut text = text.without_lookups();

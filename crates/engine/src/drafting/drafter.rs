@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use speculation::verify::Distribution;
-use speculation::{Calibration, Confidence, DrafterKind, Drafters, Source, Worth};
+use speculation::{Calibration, Confidence, Draft, DrafterKind, Drafters, Source, Worth};
 
 use crate::blocks::BlockHash;
 use crate::sampling::Sampler;
@@ -75,6 +75,8 @@ pub(crate) struct Intent {
     pub(crate) source: Source,
     /// Most tokens to draft.
     pub(crate) depth: usize,
+    /// All of them are wanted, whatever the drafter thinks of them.
+    pub(crate) probes: bool,
     /// Blocks for the draft's keys and values, once they are lent.
     pub(crate) loan: Option<Loan>,
     /// The draft, once it is made. Shorter than `depth` where more is not worth it.
@@ -88,11 +90,12 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    pub(super) fn new(id: SeqId, source: Source, depth: usize) -> Self {
+    pub(super) fn new(id: SeqId, draft: &Draft) -> Self {
         Self {
             id,
-            source,
-            depth,
+            source: draft.source,
+            depth: draft.depth,
+            probes: draft.probes,
             loan: None,
             draft: Vec::new(),
             odds: Vec::new(),
@@ -103,10 +106,11 @@ impl Intent {
 
     /// Nothing is drafted after all, and nothing of it counts.
     pub(super) fn give_up(&mut self) {
-        *self = Self {
-            loan: self.loan.take(),
-            ..Self::new(self.id, self.source, 0)
-        };
+        self.depth = 0;
+        self.draft.clear();
+        self.odds.clear();
+        self.confidences.clear();
+        self.skipped = None;
     }
 }
 

@@ -136,7 +136,7 @@ impl Drafting {
         let intents = decoding
             .iter()
             .zip(drafts)
-            .map(|(one, draft)| Intent::new(one.id, draft.source, draft.depth));
+            .map(|(one, draft)| Intent::new(one.id, &draft));
         (intents.collect(), decision)
     }
 

@@ -205,7 +205,7 @@ impl DraftModel {
             return Hope::Ended;
         };
         let mut after = Hope::Any;
-        if !stop.worth.is_nothing() {
+        if !stop.worth.is_nothing() && !intent.probes {
             let confidence = guess.confidence(scores, known);
             let before = match hope {
                 Hope::Judged { survival, .. } => survival,
