@@ -15,23 +15,14 @@ pub(super) struct Decay {
     /// Seconds after which half of it is discounted when the next draft comes. While steps only probe, drafts are
     /// rare and what they replace is old.
     pub(super) seconds: f64,
-    /// The long record's half-lives over the short one's.
-    pub(super) longer: f64,
-}
-
-impl Decay {
-    /// While only probes draft, there is no long record worth keeping.
-    pub(super) fn when(self, probes: bool) -> Self {
-        Self {
-            longer: if probes { 1.0 } else { self.longer },
-            ..self
-        }
-    }
 }
 
 /// Time discounts at most so many half-lives for one draft: a single one must not decide alone where steps
 /// are slow.
 const MOST_HALF_LIVES: f64 = 0.25;
+
+/// The long record's half-lives over the short one's.
+const LONGER: f64 = 8.0;
 
 /// Standard errors that the records may be apart.
 const APART: f64 = 2.0;
@@ -67,7 +58,7 @@ impl Level {
         self.latest = now;
         self.short.push((-half_lives).exp2(), observed, expected);
         self.long
-            .push((-half_lives / decay.longer).exp2(), observed, expected);
+            .push((-half_lives / LONGER).exp2(), observed, expected);
         if self.is_contradicted() {
             self.long = self.short;
         }
@@ -85,58 +76,5 @@ impl Level {
     /// The ratio, drawn towards `usual` as if `weight` rejections had been expected and seen at that rate.
     pub(super) fn ratio(&self, usual: f64, weight: f64) -> f64 {
         (self.long.observed + weight * usual) / (self.long.expected + weight)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simulate::Noise;
-
-    const DECAY: Decay = Decay {
-        drafts: 12.0,
-        seconds: 4.0,
-        longer: 8.0,
-    };
-
-    fn feed(level: &mut Level, noise: &mut Noise, drafts: usize, chance: f64) -> Vec<f64> {
-        let feed = |_| {
-            let rejected = f64::from(u8::from(noise.uniform() < chance));
-            level.observe(Duration::ZERO, rejected, 0.5, DECAY);
-            level.ratio(1.0, 0.3)
-        };
-        (0..drafts).map(feed).collect()
-    }
-
-    #[test]
-    fn it_trembles_less_than_a_dozen_drafts_do() {
-        let spread = |longer| {
-            let decay = Decay { longer, ..DECAY };
-            let mut level = Level::default();
-            let mut noise = Noise::new(9);
-            let ratios: Vec<f64> = (0..4_000)
-                .map(|_| {
-                    let rejected = f64::from(u8::from(noise.uniform() < 0.5));
-                    level.observe(Duration::ZERO, rejected, 0.5, decay);
-                    level.ratio(1.0, 0.3) - 1.0
-                })
-                .collect();
-            let squares = ratios.iter().skip(500).map(|off| off * off);
-            (squares.sum::<f64>() / 3_500.0).sqrt()
-        };
-        let (steady, trembling) = (spread(8.0), spread(1.0));
-        assert!(steady < 0.75 * trembling, "{steady} {trembling}");
-    }
-
-    #[test]
-    fn a_clear_change_is_believed_within_a_dozen_drafts() {
-        let mut noise = Noise::new(4);
-        for (before, after) in [(0.1, 0.9), (0.9, 0.1)] {
-            let mut level = Level::default();
-            feed(&mut level, &mut noise, 300, before);
-            let ratios = feed(&mut level, &mut noise, 12, after);
-            let found = 0.5 * ratios[11];
-            assert!((found - after).abs() < 0.45, "{found} for {after}");
-        }
     }
 }
