@@ -29,6 +29,8 @@ pub struct EngineConfig {
     pub cache_dtype: String,
     /// Whether and how to speculate; can be changed while the engine runs.
     pub speculation: SpeculationConfig,
+    /// Seeds of requests that bring none come from this one. `None`: from chance.
+    pub seed: Option<u64>,
 }
 
 impl Default for EngineConfig {
@@ -44,6 +46,7 @@ impl Default for EngineConfig {
             kv_event_buffer: 0,
             cache_dtype: "float16".to_owned(),
             speculation: SpeculationConfig::OFF,
+            seed: None,
         }
     }
 }

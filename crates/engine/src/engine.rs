@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use speculation::Drafters;
 use tokio::sync::{mpsc, watch};
 
 use crate::blocks::KvEventBatch;
@@ -18,7 +19,7 @@ use crate::executor::Executors;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
 use crate::request::Request;
-use crate::sampling::Grammars;
+use crate::sampling::{self, Grammars};
 use crate::store::{Clerk, Sharing};
 use crate::vocabulary::Vocabulary;
 use crate::worker::{Next, Worker};
@@ -32,7 +33,8 @@ pub struct Engine {
     queued: Arc<AtomicUsize>,
     draining: AtomicBool,
     next_key: AtomicU64,
-    seeds: RandomState,
+    /// Where the seeds of requests come from that bring none.
+    luck: u64,
     grammars: Grammars,
     metrics: Arc<Metrics>,
     speculation: Mutex<SpeculationConfig>,
@@ -124,6 +126,8 @@ impl Engine {
             events,
             clerk,
         );
+        let by_chance = || RandomState::new().hash_one(0);
+        let luck = config.seed.unwrap_or_else(by_chance);
         let engine = Self {
             speculation: Mutex::new(config.speculation),
             has_draft,
@@ -133,7 +137,7 @@ impl Engine {
             queued: Arc::default(),
             draining: AtomicBool::new(false),
             next_key: AtomicU64::new(0),
-            seeds: RandomState::new(),
+            luck,
             grammars,
             metrics,
             kv_events: Mutex::new(kv_events),
@@ -169,7 +173,7 @@ impl Engine {
         let seed = request
             .sampling
             .seed
-            .unwrap_or_else(|| self.seeds.hash_one(key.0));
+            .unwrap_or_else(|| sampling::drawn_seed(self.luck, key.0));
         let (sender, updates) = mpsc::unbounded_channel();
         let id = Arc::clone(&request.id);
         let choices = request.sampling.n;
@@ -198,6 +202,9 @@ impl Engine {
         }
         if sampling.n == 0 {
             return Err(SubmitError::NoChoices);
+        }
+        if sampling.speculative_drafters == Drafters::Model && !self.has_draft {
+            return Err(SubmitError::NoDraftModel);
         }
         if let Some(&id) = request
             .prompt
@@ -258,7 +265,7 @@ impl Engine {
         let _ = self.door.send(Message::ResetPrefixCache);
     }
 
-    /// Speculates in another way from the next step on; no text changes by it.
+    /// Speculates in another way from the next step on; no promise to a request changes by it.
     pub fn set_speculation(&self, config: SpeculationConfig) {
         *self
             .speculation

@@ -84,6 +84,12 @@ pub enum SubmitError {
     /// The answer's format cannot be enforced.
     #[error("response_format cannot be used: {0}")]
     Format(String),
+    /// A draft model is asked for where there is none.
+    #[error(
+        "speculative.drafter is model, but this server has no draft model; send auto, ngram or off, \
+         or start it with --draft PATH"
+    )]
+    NoDraftModel,
     /// Too many requests wait already.
     #[error("{limit} requests wait already; retry later")]
     QueueFull {
@@ -117,7 +123,8 @@ impl SubmitError {
             | Self::PromptTooLong { .. }
             | Self::PromptExceedsCache { .. }
             | Self::UnknownToken { .. }
-            | Self::Format(_) => RefusalKind::Invalid,
+            | Self::Format(_)
+            | Self::NoDraftModel => RefusalKind::Invalid,
         }
     }
 }

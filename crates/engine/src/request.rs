@@ -1,7 +1,10 @@
 //! What goes into the engine and what comes out of it: plain values, no channels.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::Arc;
+
+use speculation::Drafters;
 
 /// Who is served first when there is not enough for all. Ordered: a smaller class goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -75,8 +78,10 @@ pub struct Sampling {
     /// What the text must look like.
     pub format: Format,
     /// Most tokens to draft in one step; 0 turns speculation off for this request. `None`: as many as
-    /// the engine finds worth it. The text is the same in any case.
+    /// the engine finds worth it. What is promised of the text does not depend on it.
     pub speculative_depth: Option<usize>,
+    /// Who may draft for this request, of those who may draft at all.
+    pub speculative_drafters: Drafters,
 }
 
 impl Default for Sampling {
@@ -103,6 +108,7 @@ impl Default for Sampling {
             skip_special_tokens: true,
             format: Format::Text,
             speculative_depth: None,
+            speculative_drafters: Drafters::Auto,
         }
     }
 }
@@ -192,6 +198,13 @@ pub struct DraftCounts {
     pub drafted: usize,
     /// Those of them that became text.
     pub accepted: usize,
+}
+
+impl AddAssign for DraftCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+    }
 }
 
 /// What ended an answer with [`FinishReason::Stop`], when it was not the model's own end.

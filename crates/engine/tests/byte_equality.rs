@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Answer, Random, request};
 use forespeak_engine::{
-    CpuExecutor, Drafters, Engine, EngineConfig, Executors, LawSpec, Request, Sampling,
+    CpuExecutor, Drafters, Engine, EngineConfig, Executors, Format, LawSpec, Request, Sampling,
     SpeculationConfig, Vocabulary,
 };
 use model::{BLOCK_TOKENS, Compute, KvType, LoadOptions, LoadedModel, Model, ModelSource, Tier};
@@ -31,29 +31,67 @@ struct Way {
     tight: bool,
     /// Who guesses ahead.
     drafters: Drafters,
+    /// How far.
+    depth: usize,
 }
 
 /// Makes executors for one model, with room for so many blocks.
 type Make<'a> = &'a dyn Fn(usize) -> Executors;
 
-const DEPTH: usize = 4;
+/// Everything that has a say in which token comes next, greedily and with a seed.
+fn options() -> Vec<Sampling> {
+    let numbers = serde_json::json!({
+        "type": "array",
+        "items": {"type": "integer", "minimum": 0, "maximum": 99},
+        "minItems": 5,
+    });
+    vec![
+        Sampling::default(),
+        Sampling {
+            top_k: 20,
+            top_p: 0.9,
+            min_p: 0.01,
+            ..Sampling::default()
+        },
+        Sampling {
+            repetition_penalty: 1.2,
+            presence_penalty: 0.5,
+            frequency_penalty: 0.4,
+            ..Sampling::default()
+        },
+        Sampling {
+            logit_bias: [(5, 2.0), (9, 1.5), (33, -100.0)].into(),
+            ..Sampling::default()
+        },
+        Sampling {
+            format: Format::JsonSchema(numbers),
+            ..Sampling::default()
+        },
+        Sampling {
+            n: 3,
+            ..Sampling::default()
+        },
+    ]
+}
 
 fn requests(vocab: usize) -> Vec<Request> {
     let mut random = Random(3);
-    (0..8)
-        .map(|i| {
+    let mut requests = Vec::new();
+    for option in options() {
+        for temperature in [0.0, 0.8] {
             let prompt = (0..PROMPT).map(|_| random.range(0, vocab) as u32).collect();
             let sampling = Sampling {
-                temperature: if i % 2 == 0 { 0.0 } else { 0.8 },
-                seed: Some(i),
+                temperature,
+                seed: Some(requests.len() as u64),
                 max_tokens: Some(ANSWER),
-                ignore_eos: true,
+                ignore_eos: option.format == Format::Text,
                 logprobs: Some(3),
-                ..Sampling::default()
+                ..option.clone()
             };
-            request(prompt, sampling)
-        })
-        .collect()
+            requests.push(request(prompt, sampling));
+        }
+    }
+    requests
 }
 
 fn load(format: TinyFormat, threads: usize) -> LoadedModel {
@@ -88,7 +126,7 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
         enable_prefix_caching: way.warm,
         speculation: SpeculationConfig {
             drafters: way.drafters,
-            law: LawSpec::Fixed(DEPTH),
+            law: LawSpec::Fixed(way.depth),
         },
         ..EngineConfig::default()
     };
@@ -113,8 +151,13 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
     if way.warm && !way.tight {
         assert!(answers.iter().all(|a| a.cached_tokens > 0), "{way:?}");
     }
-    if way.drafters == Drafters::Model || (way.drafters == Drafters::Ngram && way.warm) {
+    let looked_up = way.drafters == Drafters::Ngram;
+    if way.drafters != Drafters::Off && (!looked_up || way.warm) {
         assert!(engine.metrics().accepted_tokens() > 0, "{way:?}");
+    }
+    // Whatever a request asks for, guesses are made for it where there is room.
+    if way.drafters == Drafters::Model && way.batch == 1 && !way.tight {
+        assert!(answers.iter().all(|a| a.drafts.drafted > 0), "{way:?}");
     }
     // Guesses let answers end at different times, so that blocks may suffice after all.
     if way.tight && way.batch > 1 && way.drafters == Drafters::Off {
@@ -129,13 +172,24 @@ const PLAIN: Way = Way {
     warm: false,
     tight: false,
     drafters: Drafters::Off,
+    depth: 0,
 };
 
 fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[Answer]) {
-    assert!(expected.iter().all(|a| a.ids().len() == ANSWER));
-    for drafters in [Drafters::Off, Drafters::Ngram, Drafters::Model] {
+    for (expected, option) in expected.iter().zip(options().iter().flat_map(|o| [o, o])) {
+        assert_eq!(expected.choices.len(), option.n);
+        let whole = option.format != Format::Text || expected.ids().len() == ANSWER;
+        assert!(whole && expected.ids().len() > 5, "{option:?}");
+    }
+    let drafters = [
+        Drafters::Off,
+        Drafters::Ngram,
+        Drafters::Model,
+        Drafters::Auto,
+    ];
+    for drafters in drafters {
         for batch in [1, 3, 8] {
-            for chunk in [7, 16, 40] {
+            for (chunk, depth) in [(7, 9), (16, 1), (40, 4)] {
                 for (warm, tight) in [(false, false), (true, false), (false, true), (true, true)] {
                     let way = Way {
                         batch,
@@ -143,6 +197,7 @@ fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[
                         warm,
                         tight,
                         drafters,
+                        depth,
                     };
                     let got = answers(make, vocabulary, way);
                     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {

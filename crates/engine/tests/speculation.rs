@@ -5,11 +5,12 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Answer, Random, greedy, request};
 use forespeak_engine::{
     Drafters, Engine, EngineConfig, ExecuteError, Executor, Executors, LawSpec, Request, Sampling,
-    SpeculationConfig,
+    SpeculationConfig, SubmitError,
 };
 use model::{Batch, Logits};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
@@ -127,6 +128,107 @@ fn a_request_can_do_without() {
         HashLm::greedy(&[4, 5], 30)
     );
     assert_eq!(engine.metrics().draft_tokens(), 0);
+}
+
+#[test]
+fn a_request_chooses_who_drafts_for_it_among_those_who_may() {
+    let config = speculating(Drafters::Auto, LawSpec::Fixed(5));
+    let executors = pair(config.num_blocks, 100);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let mut drafted_for = |drafters| {
+        let sampling = Sampling {
+            speculative_drafters: drafters,
+            ..greedy(30)
+        };
+        let before = engine.metrics().draft_tokens();
+        let mut generation = engine.submit(request(vec![4, 5], sampling)).unwrap();
+        while stepper.step() {}
+        let answer = Answer::read(&mut generation);
+        assert_eq!(answer.ids(), HashLm::greedy(&[4, 5], 30));
+        engine.metrics().draft_tokens() - before
+    };
+    assert_eq!(drafted_for(Drafters::Off), 0);
+    assert!(drafted_for(Drafters::Model) >= 24, "right all the time");
+    assert!(drafted_for(Drafters::Ngram) > 0, "said before");
+    engine.set_speculation(SpeculationConfig {
+        drafters: Drafters::Model,
+        law: LawSpec::Fixed(5),
+    });
+    assert_eq!(drafted_for(Drafters::Ngram), 0, "an operator has said no");
+}
+
+#[test]
+fn a_draft_model_that_is_not_there_cannot_be_asked_for() {
+    let config = speculating(Drafters::Auto, LawSpec::Fixed(5));
+    let lm = Box::new(HashLm::new(config.num_blocks));
+    let (engine, _stepper) = Engine::manual(config, lm, Arc::new(ToyVocabulary)).unwrap();
+    let sampling = Sampling {
+        speculative_drafters: Drafters::Model,
+        ..greedy(3)
+    };
+    let refused = engine.submit(request(vec![4, 5], sampling));
+    assert_eq!(refused.err(), Some(SubmitError::NoDraftModel));
+}
+
+#[test]
+fn what_a_tenant_was_told_is_looked_up_for_nobody_else() {
+    let config = EngineConfig {
+        enable_prefix_caching: false,
+        ..speculating(Drafters::Ngram, LawSpec::Fixed(5))
+    };
+    let executors = pair(config.num_blocks, 100);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let mut drafted_for = |salt: Option<&str>| {
+        let before = engine.metrics().draft_tokens();
+        let ask = Request {
+            cache_salt: salt.map(Into::into),
+            ..request(vec![4, 5], greedy(40))
+        };
+        let _generation = engine.submit(ask).unwrap();
+        while stepper.step() {}
+        engine.metrics().draft_tokens() - before
+    };
+    let alone = drafted_for(Some("a"));
+    assert!(drafted_for(Some("a")) > alone + 10);
+    assert_eq!(drafted_for(Some("b")), alone);
+    assert_eq!(drafted_for(None), alone);
+}
+
+/// Drafters and laws change under sequences that are in the middle of their answers.
+#[test]
+fn an_operator_changes_everything_and_no_answer_notices() {
+    let config = speculating(Drafters::Off, LawSpec::Goodput);
+    let executors = pair(config.num_blocks, 70);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    let prompts: Vec<Vec<u32>> = (0..4).map(|i| vec![4, 5 + i, 6]).collect();
+    let mut open: Vec<_> = prompts
+        .iter()
+        .map(|prompt| engine.submit(request(prompt.clone(), greedy(200))).unwrap())
+        .collect();
+    let drafters = [
+        Drafters::Model,
+        Drafters::Ngram,
+        Drafters::Off,
+        Drafters::Auto,
+    ];
+    let laws = [
+        LawSpec::Fixed(6),
+        LawSpec::Goodput,
+        LawSpec::Threshold(Duration::from_secs(1)),
+    ];
+    let mut changes = 0;
+    while stepper.step() {
+        engine.set_speculation(SpeculationConfig {
+            drafters: drafters[changes % drafters.len()],
+            law: laws[changes % laws.len()],
+        });
+        changes += 1;
+    }
+    for (prompt, generation) in prompts.iter().zip(&mut open) {
+        assert_eq!(Answer::read(generation).ids(), HashLm::greedy(prompt, 200));
+    }
+    assert!(engine.metrics().accepted_tokens() > 50);
+    assert_eq!(engine.metrics().kv_cache_usage(), 0.0, "blocks leaked");
 }
 
 #[test]

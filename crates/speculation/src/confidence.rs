@@ -1,7 +1,9 @@
 //! How far a drafter can be believed about itself, and when a draft is long enough.
 //!
 //! A draft model knows where it is guessing: the smaller its lead of the best token over the second best, the
-//! likelier the target disagrees. [`Confidence`] is that lead as a share of both, `1 / (1 + e^-lead)`;
+//! likelier the target disagrees. [`Confidence`] is that lead as a share of both, `1 / (1 + e^-lead)`. A token that
+//! was *drawn* may only be judged by what it was drawn from, never by itself (see [`crate::verify::speculative_draft`]):
+//! the likelier the best token is, the less there is to disagree about. Both kinds are counted apart;
 //! [`Calibration`] counts how often tokens of each confidence were accepted; [`Worth`] compares what one more
 //! token promises with what it costs, at the price that time has. So a draft ends where this text becomes hard to
 //! guess, not where texts do on average:
@@ -40,22 +42,51 @@ const HALF_LIFE: f64 = 150.0;
 const PRIOR: f64 = 6.0;
 
 /// A drafter's confidence in a token, from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Confidence(f64);
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Confidence {
+    share: f64,
+    kind: Kind,
+}
+
+/// What a confidence was read off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The token's lead.
+    Lead,
+    /// The odds that the token was drawn from.
+    Odds,
+}
+
+/// Number of kinds.
+const KINDS: usize = 2;
 
 impl Confidence {
     /// From the lead of the token's score over the best other one.
     pub fn of_lead(lead: f32) -> Self {
-        if lead.is_nan() {
-            return Self(0.0);
+        let share = if lead.is_nan() {
+            0.0
+        } else {
+            1.0 / (1.0 + (-f64::from(lead)).exp())
+        };
+        Self {
+            share,
+            kind: Kind::Lead,
         }
-        Self(1.0 / (1.0 + (-f64::from(lead)).exp()))
+    }
+
+    /// In a token that was drawn, whichever it is: from the probability of the likeliest.
+    pub fn of_odds(highest: f64) -> Self {
+        Self {
+            // Half of what the best token lacks is a modest guess of what two models agree on besides it.
+            share: 0.5 + 0.5 * highest.clamp(0.0, 1.0),
+            kind: Kind::Odds,
+        }
     }
 
     /// Fine where it matters: near certainty, classes are a factor of chances of failure apart.
     fn class(self) -> usize {
         const PER_OCTAVE: f64 = 2.0;
-        let octaves = -(1.0 - self.0).max(1e-9).log2();
+        let octaves = -(1.0 - self.share).max(1e-9).log2();
         ((octaves * PER_OCTAVE) as usize).min(CLASSES - 1)
     }
 }
@@ -63,6 +94,12 @@ impl Confidence {
 /// Acceptance of tokens by the drafter's confidence.
 #[derive(Debug, Clone, Default)]
 pub struct Calibration {
+    kinds: [Classes; KINDS],
+}
+
+/// Tokens of one kind.
+#[derive(Debug, Clone, Default)]
+struct Classes {
     classes: [Counts; CLASSES],
     all: Counts,
 }
@@ -95,8 +132,10 @@ impl Counts {
 impl Calibration {
     /// Learns what became of a token all before which were accepted.
     pub fn observe(&mut self, confidence: Confidence, accepted: bool) {
-        self.all.push(accepted);
-        if let Some(class) = self.classes.get_mut(confidence.class()) {
+        if let Some(kind) = self.kinds.get_mut(confidence.kind as usize) {
+            kind.all.push(accepted);
+        }
+        if let Some(class) = self.class_mut(confidence) {
             class.push(accepted);
         }
     }
@@ -104,21 +143,28 @@ impl Calibration {
     /// A token was not kept, so nothing will be known of it. Its class slowly forgets: one that is never kept would
     /// else never be tried again.
     pub fn skip(&mut self, confidence: Confidence) {
-        if let Some(class) = self.classes.get_mut(confidence.class()) {
+        if let Some(class) = self.class_mut(confidence) {
             class.fade();
         }
     }
 
     /// Chance that a token is accepted once it is reached.
     pub fn chance(&self, confidence: Confidence) -> f64 {
-        let class = self.classes.get(confidence.class());
-        class.map_or(confidence.0, |class| class.share(confidence.0))
+        let kind = self.kinds.get(confidence.kind as usize);
+        let class = kind.and_then(|kind| kind.classes.get(confidence.class()));
+        class.map_or(confidence.share, |class| class.share(confidence.share))
     }
 
-    /// The same for a token of which nothing is known yet.
-    pub fn usual(&self) -> f64 {
+    /// The same for a token of which nothing is known yet, behind one of this confidence.
+    pub fn usual(&self, behind: Confidence) -> f64 {
         const BEFORE_ANY: f64 = 0.6;
-        self.all.share(BEFORE_ANY)
+        let kind = self.kinds.get(behind.kind as usize);
+        kind.map_or(BEFORE_ANY, |kind| kind.all.share(BEFORE_ANY))
+    }
+
+    fn class_mut(&mut self, confidence: Confidence) -> Option<&mut Counts> {
+        let kind = self.kinds.get_mut(confidence.kind as usize)?;
+        kind.classes.get_mut(confidence.class())
     }
 }
 
@@ -171,7 +217,20 @@ mod tests {
         }
         let found = calibration.chance(confidence);
         assert!((found - 0.5).abs() < 0.1, "{found}");
-        assert!((calibration.usual() - 0.5).abs() < 0.1);
+        assert!((calibration.usual(confidence) - 0.5).abs() < 0.1);
+    }
+
+    #[test]
+    fn drawn_tokens_and_chosen_ones_are_counted_apart() {
+        let mut calibration = Calibration::default();
+        let (chosen, drawn) = (Confidence::of_lead(1.1), Confidence::of_odds(0.5));
+        assert_eq!(chosen.class(), drawn.class());
+        for _ in 0..200 {
+            calibration.observe(chosen, false);
+            calibration.observe(drawn, true);
+        }
+        assert!(calibration.chance(chosen) < 0.1 && calibration.chance(drawn) > 0.9);
+        assert!(calibration.usual(chosen) < 0.1 && calibration.usual(drawn) > 0.9);
     }
 
     #[test]
@@ -198,7 +257,7 @@ mod tests {
             }
             let chance = calibration.chance(Confidence::of_lead(asked));
             prop_assert!((0.0..=1.0).contains(&chance));
-            prop_assert!((0.0..=1.0).contains(&calibration.usual()));
+            prop_assert!((0.0..=1.0).contains(&calibration.usual(Confidence::of_lead(asked))));
         }
     }
 }

@@ -6,23 +6,21 @@ use crate::acceptance::{Acceptance, Seen};
 use crate::confidence::{Calibration, Confidence};
 use crate::cost::{Costs, StepShape};
 use crate::law::{Evidence, Law, LawSpec};
-use crate::source::{Drafters, Source};
-use crate::step::{Candidate, Outcome, Plan, Step, Verified};
+use crate::source::Source;
+use crate::step::{Outcome, Plan, Step, Verified};
 
 /// Acceptance under which speculation is hardly ever worth its cost: a draft model for another kind of
 /// text, or a broken one. Worth a warning when it stays there.
 pub const LOW_ACCEPTANCE: f64 = 0.2;
 
-/// Plans steps and learns from them. Law and drafters can be changed while it runs; what was learnt stays.
+/// Plans steps and learns from them. The law can be changed while it runs; what was learnt stays.
 #[derive(Debug)]
 pub struct Controller {
     evidence: Evidence,
-    drafters: Drafters,
     spec: LawSpec,
     law: Box<dyn Law>,
     recent: Recent,
     calibration: Calibration,
-    candidates: Vec<Candidate>,
 }
 
 /// Share of drafted tokens that were accepted, over about the last thousand.
@@ -44,45 +42,28 @@ impl Recent {
 
 impl Default for Controller {
     fn default() -> Self {
-        Self::new(LawSpec::default(), Drafters::default(), Costs::default())
+        Self::new(LawSpec::default(), Costs::default())
     }
 }
 
 impl Controller {
     /// A controller that knows nothing yet. `costs` carries a guess of the draft model's cost.
-    pub fn new(spec: LawSpec, drafters: Drafters, costs: Costs) -> Self {
+    pub fn new(spec: LawSpec, costs: Costs) -> Self {
         Self {
             evidence: Evidence {
                 acceptance: Acceptance::default(),
                 costs,
             },
-            drafters,
             spec,
             law: spec.build(),
             recent: Recent::default(),
             calibration: Calibration::default(),
-            candidates: Vec::new(),
         }
     }
 
     /// Decides what to draft in the next step.
     pub fn plan(&mut self, now: Duration, step: &Step<'_>) -> Plan {
-        self.candidates.clear();
-        let drafters = self.drafters;
-        self.candidates.extend(step.candidates.iter().map(|c| {
-            Candidate {
-                model: c.model && matches!(drafters, Drafters::Auto | Drafters::Model),
-                lookup: c
-                    .lookup
-                    .filter(|_| matches!(drafters, Drafters::Auto | Drafters::Ngram)),
-                ..*c
-            }
-        }));
-        let step = Step {
-            candidates: &self.candidates,
-            ..*step
-        };
-        self.law.plan(now, &step, &self.evidence)
+        self.law.plan(now, step, &self.evidence)
     }
 
     /// Learns from a step that ran.
@@ -148,19 +129,9 @@ impl Controller {
         self.law = spec.build();
     }
 
-    /// Changes the drafters.
-    pub fn set_drafters(&mut self, drafters: Drafters) {
-        self.drafters = drafters;
-    }
-
     /// The law in force.
     pub fn law(&self) -> LawSpec {
         self.spec
-    }
-
-    /// The drafters in use.
-    pub fn drafters(&self) -> Drafters {
-        self.drafters
     }
 
     /// What was learnt.

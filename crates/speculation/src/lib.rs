@@ -91,5 +91,5 @@ pub use cost::{Costs, DEFAULT_DRAFT_RATIO, StepShape};
 pub use error::ParseError;
 pub use law::{Decision, LawSpec, Reason};
 pub use random::{Lane, PositionKey};
-pub use source::{Drafters, Source, Strength};
+pub use source::{DrafterKind, Drafters, Source, Strength};
 pub use step::{Candidate, Draft, Lookup, Outcome, Plan, Step, Verified};

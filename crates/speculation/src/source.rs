@@ -14,6 +14,15 @@ pub enum Source {
     Ngram(Strength),
 }
 
+/// Who makes drafts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrafterKind {
+    /// A small model.
+    Model,
+    /// Lookups in earlier tokens.
+    Ngram,
+}
+
 /// How much of the text before a lookup agreed with where it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Strength {
@@ -68,9 +77,26 @@ impl Source {
         }
     }
 
+    /// Whose drafts these are.
+    pub fn kind(self) -> DrafterKind {
+        match self {
+            Self::Model => DrafterKind::Model,
+            Self::Ngram(_) => DrafterKind::Ngram,
+        }
+    }
+
     /// Whether drafting costs passes of a model.
     pub(crate) fn runs_a_model(self) -> bool {
-        self == Self::Model
+        self.kind() == DrafterKind::Model
+    }
+}
+
+impl fmt::Display for DrafterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Model => "the draft model",
+            Self::Ngram => "the lookup",
+        })
     }
 }
 
@@ -85,7 +111,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Which sources may be used.
+/// Who may draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Drafters {
     /// A lookup where it is worth more than the model's draft, else the model.
@@ -97,6 +123,18 @@ pub enum Drafters {
     Ngram,
     /// None: every step decodes one token.
     Off,
+}
+
+impl Drafters {
+    /// Whether this one may.
+    pub fn allow(self, kind: DrafterKind) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Model => kind == DrafterKind::Model,
+            Self::Ngram => kind == DrafterKind::Ngram,
+            Self::Off => false,
+        }
+    }
 }
 
 impl FromStr for Drafters {

@@ -62,6 +62,8 @@ pub struct Draft {
     pub source: Source,
     /// Tokens to draft.
     pub depth: usize,
+    /// It is to find out what its tokens are worth: all of them are wanted, whatever the drafter thinks of them.
+    pub probes: bool,
 }
 
 /// What to draft in a step.

@@ -18,6 +18,8 @@ pub(crate) struct Arena {
     stepper: Stepper,
     texts: Arc<Texts>,
     streams: Vec<Stream>,
+    /// Whether requests bring a seed.
+    seeded: bool,
     /// Requests so far: no two share a salt, so nobody finds what another one was told.
     asked: usize,
 }
@@ -82,6 +84,7 @@ impl Arena {
             stepper,
             texts: Arc::clone(texts),
             streams: (0..streams).map(|_| Stream::default()).collect(),
+            seeded: policy.seeded,
             asked: 0,
         })
     }
@@ -172,6 +175,7 @@ impl Arena {
                     .max_tokens
                     .map(|most| most - most * index / count / 2);
             }
+            sampling.seed = sampling.seed.filter(|_| self.seeded);
             stream.asked += 1;
             self.asked += 1;
             let request = request(prompt, sampling, self.asked);

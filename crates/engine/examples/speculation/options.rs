@@ -9,9 +9,10 @@ use crate::texts::Workload;
 
 const HELP: &str = "\
 speculation [--target FILE --draft FILE|none] [--threads 2] [--draft-threads 1]
-            [--workloads prose,questions,copying,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
+            [--workloads prose,questions,copying,sampled,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
             [--drafters auto|model|ngram] [--rounds 8] [--slice SECONDS] [--warm-up SECONDS]
             [--phases 4] [--phase SECONDS] [--quick] [--json FILE]
+A policy is off, a law, or drafters/law, and +unseeded behind it leaves the requests' seeds out.
 Every cell is one line on standard output, and with --json one line of JSON added to FILE.";
 
 /// A policy and its name in tables.
@@ -19,6 +20,8 @@ Every cell is one line on standard output, and with --json one line of JSON adde
 pub(crate) struct Policy {
     pub(crate) name: String,
     pub(crate) config: SpeculationConfig,
+    /// Whether requests bring a seed.
+    pub(crate) seeded: bool,
 }
 
 impl Policy {
@@ -26,6 +29,7 @@ impl Policy {
         Self {
             name: "off".to_owned(),
             config: SpeculationConfig::OFF,
+            seeded: true,
         }
     }
 }
@@ -58,7 +62,7 @@ impl Options {
             has_draft: true,
             threads: 2,
             draft_threads: 1,
-            workloads: Workload::ALL.to_vec(),
+            workloads: Workload::USUAL.to_vec(),
             streams: vec![1, 4, 16],
             policies: Vec::new(),
             rounds: 8,
@@ -120,12 +124,14 @@ fn list<T>(words: &str, read: impl Fn(&str) -> Result<T, Failure>) -> Result<Vec
     words.split(',').map(|word| read(word.trim())).collect()
 }
 
-/// `off`, a law, or `drafters/law`.
+/// `off`, a law, or `drafters/law`; with `+unseeded` if requests bring no seed.
 fn policy(name: &str, usual: &str) -> Result<Policy, Failure> {
-    let config = if name == "off" {
+    let unseeded = name.strip_suffix("+unseeded");
+    let way = unseeded.unwrap_or(name);
+    let config = if way == "off" {
         SpeculationConfig::OFF
     } else {
-        let (drafters, law) = name.split_once('/').unwrap_or((usual, name));
+        let (drafters, law) = way.split_once('/').unwrap_or((usual, way));
         SpeculationConfig {
             drafters: drafters.parse::<Drafters>()?,
             law: law.parse::<LawSpec>()?,
@@ -134,5 +140,6 @@ fn policy(name: &str, usual: &str) -> Result<Policy, Failure> {
     Ok(Policy {
         name: name.to_owned(),
         config,
+        seeded: unseeded.is_none(),
     })
 }

@@ -18,6 +18,8 @@ pub(crate) enum Workload {
     Questions,
     /// A text that the model wrote before is in the prompt, and is to be said again.
     Copying,
+    /// Prose at a temperature: not always the likeliest word.
+    Sampled,
     /// Tokens by chance: nothing can be guessed.
     Random,
     /// All of these, one after the other.
@@ -25,7 +27,17 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Prose,
+        Self::Questions,
+        Self::Copying,
+        Self::Sampled,
+        Self::Random,
+        Self::Mix,
+    ];
+
+    /// Those of the published tables.
+    pub(crate) const USUAL: [Self; 5] = [
         Self::Prose,
         Self::Questions,
         Self::Copying,
@@ -42,6 +54,7 @@ impl Workload {
             Self::Prose => "prose",
             Self::Questions => "questions",
             Self::Copying => "copying",
+            Self::Sampled => "sampled",
             Self::Random => "random",
             Self::Mix => "mix",
         }
@@ -59,6 +72,8 @@ impl FromStr for Workload {
 
 const ANSWER: usize = 192;
 const RANDOM_PROMPT: usize = 64;
+/// As chats are usually sampled.
+const SAMPLED_TEMPERATURE: f32 = 0.8;
 /// So even that the choice is nearly uniform.
 const RANDOM_TEMPERATURE: f32 = 4.0;
 /// Between a text and its second beginning.
@@ -133,7 +148,7 @@ impl Texts {
     /// The `index`-th request of a workload.
     pub(crate) fn ask(&self, workload: Workload, index: usize) -> (Vec<u32>, Sampling) {
         let prompts = match workload {
-            Workload::Prose | Workload::Mix => &self.prose,
+            Workload::Prose | Workload::Sampled | Workload::Mix => &self.prose,
             Workload::Questions => &self.questions,
             Workload::Copying => &self.copying,
             Workload::Random => &self.random,
@@ -143,6 +158,7 @@ impl Texts {
             .cloned()
             .unwrap_or_default();
         let temperature = match workload {
+            Workload::Sampled => SAMPLED_TEMPERATURE,
             Workload::Random => RANDOM_TEMPERATURE,
             _ => 0.0,
         };

@@ -2,7 +2,7 @@
 
 use speculation::{Decision, Drafters, LawSpec};
 
-/// How an engine speculates. Texts never depend on it, only how fast they come.
+/// How an engine speculates. No promise to a request depends on it, only how fast answers come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpeculationConfig {
     /// Who drafts. `auto` without a draft model only looks up.

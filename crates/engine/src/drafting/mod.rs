@@ -4,10 +4,12 @@
 //! up what could follow each sequence, lets the controller decide who drafts how deep, and makes the
 //! drafts; after the step it tells the controller what became of them and how long all of it took.
 //!
-//! Nothing here can change a text: drafts only become rows of a step, and what is emitted is chosen by the
-//! sampler from the target's scores, row by row, as without them. So whatever fails here costs time only.
+//! Nothing here can change what a request was promised: drafts only become rows of a step, and what is emitted is
+//! chosen by the sampler from the target's scores, row by row. So whatever fails here costs time only. One thing is
+//! asked of a drafter in return: the odds that it gives with a draft are those that it was drawn from.
 
 mod config;
+mod drafter;
 mod lookup;
 mod model;
 mod warning;
@@ -15,17 +17,17 @@ mod warning;
 use std::time::Duration;
 
 use speculation::{
-    Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Draft, Drafters,
+    Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Drafters, Lookup,
     MAX_DEPTH, Outcome, Plan, Reason, Source, Step, Verified, Worth,
 };
 
 use crate::executor::Executor;
-use crate::scheduler::{Loan, SeqId};
+use crate::scheduler::SeqId;
 pub use config::{SpeculationConfig, SpeculationStatus};
+pub(crate) use drafter::{Decoding, DraftTime, Intent, Wanted};
+use drafter::{Drafter, StopRule};
 use lookup::Lookups;
 use model::DraftModel;
-use model::StopRule;
-pub(crate) use model::{DraftTime, Wanted};
 use warning::LowAcceptance;
 
 /// All that an engine guesses with.
@@ -33,8 +35,10 @@ pub(crate) struct Drafting {
     /// Time spent in steps that decoded: the controller's clock. What it knows does not age while nothing runs.
     worked: Duration,
     controller: Controller,
-    lookups: Lookups,
-    model: Option<DraftModel>,
+    /// Everybody who can draft.
+    drafters: Vec<Box<dyn Drafter>>,
+    /// Those of them who may.
+    allowed: Drafters,
     /// What the tokens of the next drafts must be worth.
     worth: Worth,
     /// The deepest draft of the decision that was told last.
@@ -42,28 +46,15 @@ pub(crate) struct Drafting {
     low_acceptance: LowAcceptance,
 }
 
-/// A decoding sequence, before it is decided what to draft.
-pub(crate) struct Decoding<'a> {
-    pub(crate) id: SeqId,
-    pub(crate) salt: Option<&'a str>,
-    /// Prompt and answer.
-    pub(crate) tokens: &'a [u32],
-    /// Most tokens to draft.
-    pub(crate) max_depth: usize,
-}
-
-/// What the controller decided for one sequence.
-#[derive(Debug)]
-pub(crate) struct Intent {
-    pub(crate) id: SeqId,
-    pub(crate) source: Source,
-    pub(crate) depth: usize,
-    /// The draft: at first what was looked up, later what the draft model gave.
-    pub(crate) draft: Vec<u32>,
-    /// The draft model's confidence in each token.
-    pub(crate) confidences: Vec<Confidence>,
-    /// Blocks for the draft's keys and values, once they are lent.
-    pub(crate) loan: Option<Loan>,
+/// What a draft model needs to know of the target it drafts for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TargetSizes {
+    /// Of the target's cache.
+    pub(crate) blocks: usize,
+    /// Most rows in one step.
+    pub(crate) rows: usize,
+    /// Tokens with a name.
+    pub(crate) known: usize,
 }
 
 /// What became of a sequence's draft.
@@ -82,22 +73,25 @@ pub(crate) struct Fate<'a> {
 }
 
 impl Drafting {
-    /// `blocks` are those of the target's cache, `rows` the most in one step.
     pub(crate) fn new(
         config: SpeculationConfig,
         draft: Option<Box<dyn Executor>>,
-        blocks: usize,
-        rows: usize,
+        target: TargetSizes,
     ) -> Self {
+        let TargetSizes {
+            blocks,
+            rows,
+            known,
+        } = target;
+        let mut drafters: Vec<Box<dyn Drafter>> = vec![Box::new(Lookups::default())];
+        if let Some(executor) = draft {
+            drafters.push(Box::new(DraftModel::new(executor, blocks, rows, known)));
+        }
         Self {
             worked: Duration::ZERO,
-            controller: Controller::new(
-                config.law,
-                config.drafters,
-                Costs::new(DEFAULT_DRAFT_RATIO),
-            ),
-            lookups: Lookups::default(),
-            model: draft.map(|executor| DraftModel::new(executor, blocks, rows)),
+            controller: Controller::new(config.law, Costs::new(DEFAULT_DRAFT_RATIO)),
+            drafters,
+            allowed: config.drafters,
             worth: Worth::default(),
             told: None,
             low_acceptance: LowAcceptance::default(),
@@ -106,20 +100,15 @@ impl Drafting {
 
     /// Whether nothing is ever drafted.
     pub(crate) fn is_off(&self) -> bool {
-        match self.controller.drafters() {
-            Drafters::Off => true,
-            Drafters::Model => self.model.is_none(),
-            Drafters::Auto | Drafters::Ngram => false,
-        }
-    }
-
-    fn looks_up(&self) -> bool {
-        matches!(self.controller.drafters(), Drafters::Auto | Drafters::Ngram)
+        !self
+            .drafters
+            .iter()
+            .any(|drafter| self.allowed.allow(drafter.kind()))
     }
 
     /// Changes drafters and law; what was learnt stays.
     pub(crate) fn configure(&mut self, config: SpeculationConfig) {
-        self.controller.set_drafters(config.drafters);
+        self.allowed = config.drafters;
         self.controller.set_law(config.law);
     }
 
@@ -131,28 +120,7 @@ impl Drafting {
         prefill_rows: usize,
         row_budget: usize,
     ) -> (Vec<Intent>, Decision) {
-        let looks_up = self.looks_up();
-        let reach = self.model.as_ref().map(DraftModel::context_length);
-        let mut found = Vec::with_capacity(decoding.len());
-        let mut candidates = Vec::with_capacity(decoding.len());
-        for one in decoding {
-            let max_depth = one.max_depth.min(MAX_DEPTH);
-            let lookup = if looks_up && max_depth > 0 {
-                self.lookups
-                    .propose(one.id, one.salt, one.tokens, max_depth)
-            } else {
-                None
-            };
-            candidates.push(Candidate {
-                id: one.id.0,
-                context: one.tokens.len(),
-                max_depth,
-                model: reach.is_some_and(|reach| one.tokens.len() + max_depth <= reach),
-                lookup: lookup.as_ref().map(|found| found.lookup()),
-            });
-            found.push(lookup);
-        }
-        let now = self.worked;
+        let candidates: Vec<Candidate> = decoding.iter().map(|one| self.candidate(one)).collect();
         let step = Step {
             candidates: &candidates,
             prefill_rows,
@@ -162,12 +130,51 @@ impl Drafting {
             drafts,
             decision,
             worth,
-        } = self.controller.plan(now, &step);
+        } = self.controller.plan(self.worked, &step);
         self.worth = worth;
         self.tell(&decision);
-        let intents = decoding.iter().zip(drafts).zip(found);
-        let intents = intents.map(|((one, draft), found)| intent(one.id, &draft, found));
+        let intents = decoding
+            .iter()
+            .zip(drafts)
+            .map(|(one, draft)| Intent::new(one.id, &draft));
         (intents.collect(), decision)
+    }
+
+    /// What those who may draft for a sequence could do.
+    fn candidate(&mut self, one: &Decoding<'_>) -> Candidate {
+        let mut candidate = Candidate {
+            id: one.id.0,
+            context: one.tokens.len(),
+            max_depth: one.max_depth.min(MAX_DEPTH),
+            model: false,
+            lookup: None,
+        };
+        if candidate.max_depth == 0 {
+            return candidate;
+        }
+        let bounded = Decoding {
+            max_depth: candidate.max_depth,
+            ..*one
+        };
+        for drafter in &mut self.drafters {
+            let kind = drafter.kind();
+            if !self.allowed.allow(kind) || !one.drafters.allow(kind) {
+                continue;
+            }
+            let Some(offer) = drafter.offer(&bounded) else {
+                continue;
+            };
+            match offer.source {
+                Source::Model => candidate.model = true,
+                Source::Ngram(strength) => {
+                    candidate.lookup = Some(Lookup {
+                        length: offer.length,
+                        strength,
+                    });
+                }
+            }
+        }
+        candidate
     }
 
     /// Says in the log when the depth has changed, and why. A probe is no change.
@@ -188,31 +195,41 @@ impl Drafting {
         }
     }
 
-    /// Lets the draft model draft; says how long it took. One that fails is not asked again.
-    pub(crate) fn draft(&mut self, wanted: &mut [Wanted<'_>], known: usize) -> DraftTime {
-        let Some(model) = &mut self.model else {
-            return DraftTime::default();
-        };
-        let stop = StopRule {
-            worth: self.worth,
-            calibration: self.controller.calibration(),
-        };
-        match model.draft(wanted, known, &stop) {
-            Ok(took) => {
-                for skipped in wanted.iter().filter_map(|one| one.skipped) {
-                    self.controller.skipped(skipped);
-                }
-                took
+    /// Lets everybody make the drafts that are wanted of them; says how long it took.
+    pub(crate) fn draft(&mut self, mut wanted: Vec<Wanted<'_>>) -> DraftTime {
+        let mut took = DraftTime::default();
+        let mut failed = None;
+        for drafter in &mut self.drafters {
+            let kind = drafter.kind();
+            let mut own: Vec<Wanted<'_>> = wanted
+                .extract_if(.., |one| one.intent.source.kind() == kind)
+                .collect();
+            if own.is_empty() {
+                continue;
             }
-            Err(error) => {
-                tracing::error!(error, "drafting failed; going on without the draft model");
-                self.model = None;
-                for one in wanted {
-                    one.draft.clear();
+            let stop = StopRule {
+                worth: self.worth,
+                calibration: self.controller.calibration(),
+            };
+            match drafter.draft(&mut own, &stop) {
+                Ok(time) => {
+                    took += time;
+                    for skipped in own.iter().filter_map(|one| one.intent.skipped) {
+                        self.controller.skipped(skipped);
+                    }
                 }
-                DraftTime::default()
+                Err(error) => {
+                    tracing::error!(error, "drafting failed; going on without {kind}");
+                    failed = Some(kind);
+                    for one in own {
+                        one.intent.give_up();
+                    }
+                }
             }
         }
+        self.drafters
+            .retain(|drafter| Some(drafter.kind()) != failed);
+        took
     }
 
     /// Learns from a step that took `step` in all, of which `drafting` was spent on drafts.
@@ -223,9 +240,9 @@ impl Drafting {
         step: Duration,
         drafting: DraftTime,
     ) {
-        if let Some(model) = &mut self.model {
+        for drafter in &mut self.drafters {
             for fate in fates {
-                model.keep(fate.id, fate.tokens + fate.accepted);
+                drafter.verified(fate.id, fate.tokens + fate.accepted);
             }
         }
         let verified: Vec<Verified> = fates
@@ -267,42 +284,26 @@ impl Drafting {
 
     /// All sequences are gone, and their names may be given again.
     pub(crate) fn begin_anew(&mut self) {
-        self.lookups.forget_all();
-        if let Some(model) = &mut self.model {
-            model.forget_all();
+        for drafter in &mut self.drafters {
+            drafter.forget_all();
         }
     }
 
     /// A sequence lost its blocks.
     pub(crate) fn preempted(&mut self, id: SeqId) {
-        if let Some(model) = &mut self.model {
-            model.forget(id);
+        for drafter in &mut self.drafters {
+            drafter.preempted(id);
         }
     }
 
     /// A sequence ended with this answer.
     pub(crate) fn ended(&mut self, id: SeqId, salt: Option<&str>, answer: &[u32]) {
-        self.preempted(id);
-        self.lookups.forget(id);
         self.controller.forget(id.0);
-        if self.looks_up() {
-            self.lookups.learn(salt, answer);
+        for drafter in &mut self.drafters {
+            drafter.forget(id);
+            if self.allowed.allow(drafter.kind()) {
+                drafter.learn(salt, answer);
+            }
         }
-    }
-}
-
-fn intent(id: SeqId, draft: &Draft, found: Option<speculation::ngram::Found>) -> Intent {
-    let mut tokens = match (draft.source, found) {
-        (Source::Ngram(_), Some(found)) => found.tokens,
-        _ => Vec::new(),
-    };
-    tokens.truncate(draft.depth);
-    Intent {
-        id,
-        source: draft.source,
-        depth: draft.depth,
-        draft: tokens,
-        confidences: Vec::new(),
-        loan: None,
     }
 }

@@ -10,83 +10,21 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::{BLOCK_TOKENS, Batch, Logits};
-use speculation::{Calibration, Confidence, Worth};
+use speculation::{DrafterKind, MAX_DEPTH, Source, Worth};
 
+use super::drafter::{Decoding, DraftTime, Drafter, Offer, StopRule, Wanted};
 use crate::blocks::BlockHash;
 use crate::executor::Executor;
-use crate::sampling::{Sampler, Scratch};
+use crate::sampling::Scratch;
 use crate::scheduler::SeqId;
 
 /// Positions that are computed along with the first pass of a draft. After an accepted draft two are missing, after
 /// a lookup as many as it had right; a pass of their own would cost more than these rows do. More would make the
 /// pass look slower than passes are.
 const ALONG_THE_WAY: usize = 12;
-
-/// A sequence that wants a draft.
-pub(crate) struct Wanted<'a> {
-    pub(crate) id: SeqId,
-    /// Prompt and answer.
-    pub(crate) tokens: &'a [u32],
-    /// Blocks with room for `tokens` and the draft.
-    pub(crate) table: &'a [u32],
-    /// Names of the full blocks of `tokens`.
-    pub(crate) names: &'a [BlockHash],
-    /// Tokens to draft.
-    pub(crate) depth: usize,
-    /// Chooses as the target will choose.
-    pub(crate) sampler: &'a Sampler,
-    /// The draft, when it is made: at most `depth` tokens, fewer if more are not worth it.
-    pub(crate) draft: Vec<u32>,
-    /// The drafter's confidence in each of them.
-    pub(crate) confidences: Vec<Confidence>,
-    /// Chance that all of them are accepted.
-    pub(crate) survival: f64,
-    /// The token behind them was drafted and not kept: how confident the drafter was of it.
-    pub(crate) skipped: Option<Confidence>,
-    /// Whether a draft was made at all, if only to find that none is worth it.
-    pub(crate) drafted: bool,
-}
-
-impl Wanted<'_> {
-    /// Takes a guess if it is worth its row. Says whether it was taken.
-    fn take(&mut self, token: u32, confidence: Option<Confidence>, stop: &StopRule<'_>) -> bool {
-        let Some(confidence) = confidence else {
-            self.draft.push(token);
-            return true;
-        };
-        let survival = self.survival * stop.calibration.chance(confidence);
-        if !stop.worth.keeps(survival) {
-            self.skipped = Some(confidence);
-            return false;
-        }
-        self.survival = survival;
-        self.confidences.push(confidence);
-        self.draft.push(token);
-        true
-    }
-}
-
-/// When drafts are long enough.
-pub(crate) struct StopRule<'a> {
-    pub(crate) worth: Worth,
-    pub(crate) calibration: &'a Calibration,
-}
-
-/// What drafting took.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DraftTime {
-    /// The passes that made the drafts.
-    pub(crate) passes: Duration,
-    /// Computing what was missed before: paid once for a prompt, however deep the drafts.
-    pub(crate) catching_up: Duration,
-    /// How many passes there were.
-    pub(crate) count: usize,
-    /// Sequences in all of them.
-    pub(crate) rows: usize,
-}
 
 /// The small model and what it has computed.
 pub(super) struct DraftModel {
@@ -96,6 +34,8 @@ pub(super) struct DraftModel {
     progress: HashMap<SeqId, Progress>,
     /// Most positions that are caught up in one step.
     catch_up_rows: usize,
+    /// Scores that have a name in the vocabulary.
+    known: usize,
     batch: Batch,
     logits: Logits,
     scratch: Scratch,
@@ -114,32 +54,49 @@ struct Progress {
 struct Rows {
     wanted: usize,
     positions: Range<usize>,
+    hope: Hope,
 }
 
-impl DraftModel {
-    pub(super) fn new(executor: Box<dyn Executor>, blocks: usize, catch_up_rows: usize) -> Self {
-        Self {
-            executor,
-            marks: vec![None; blocks],
-            progress: HashMap::new(),
-            catch_up_rows,
-            batch: Batch::default(),
-            logits: Logits::default(),
-            scratch: Scratch::default(),
+/// What is to be expected of a draft so far.
+#[derive(Debug, Clone, Copy)]
+enum Hope {
+    /// Nobody asks: it gets as long as planned.
+    Any,
+    /// All of its tokens are accepted with the chance `survival`, and one more with `next` times that.
+    Judged { survival: f64, next: f64 },
+    /// It has ended.
+    Ended,
+}
+
+impl Hope {
+    /// Whether one more token is worth a pass of `sequences`.
+    fn goes_on(self, worth: &Worth, sequences: usize) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Judged { survival, next } => worth.goes_on(survival, next, sequences),
+            Self::Ended => false,
         }
     }
+}
 
-    /// Longest sequence that it can continue.
-    pub(super) fn context_length(&self) -> usize {
-        self.executor.context_length()
+impl Drafter for DraftModel {
+    fn kind(&self) -> DrafterKind {
+        DrafterKind::Model
     }
 
-    /// Drafts for all of `wanted` together, and says how long it took. Those who must first be
-    /// caught up with, or whose blocks another one is catching up with, may go without a draft.
-    pub(super) fn draft(
+    fn offer(&mut self, sequence: &Decoding<'_>) -> Option<Offer> {
+        let within = sequence.tokens.len() + sequence.max_depth <= self.executor.context_length();
+        within.then_some(Offer {
+            source: Source::Model,
+            length: MAX_DEPTH,
+        })
+    }
+
+    /// All sequences go through each pass together. Those who must first be caught up with, or whose blocks
+    /// another one is catching up with, may go without a draft.
+    fn draft(
         &mut self,
         wanted: &mut [Wanted<'_>],
-        known: usize,
         stop: &StopRule<'_>,
     ) -> Result<DraftTime, String> {
         let began = Instant::now();
@@ -148,76 +105,126 @@ impl DraftModel {
         }
         self.catch_up(wanted)?;
         let caught_up = Instant::now();
-        let mut pass: Vec<Rows> = wanted
-            .iter()
-            .enumerate()
-            .filter_map(|(index, one)| {
-                let computed = self.progress(one.id).computed;
-                let missing = computed..one.tokens.len();
-                (one.depth > 0 && missing.len() <= ALONG_THE_WAY).then_some(Rows {
-                    wanted: index,
-                    positions: missing,
-                })
-            })
-            .collect();
-        let judges = !stop.worth.is_nothing();
-        let usual = stop.calibration.usual();
-        let (mut count, mut in_passes) = (0, 0);
+        let mut time = DraftTime {
+            catching_up: caught_up - began,
+            ..DraftTime::default()
+        };
+        let mut pass = self.first_pass(wanted);
+        let mut reached = vec![false; wanted.len()];
         while !pass.is_empty() {
             self.run(wanted, &mut pass, true)?;
-            count += 1;
-            in_passes += pass.len();
-            for (row, rows) in pass.iter().enumerate() {
-                let Some(one) = wanted.get_mut(rows.wanted) else {
-                    continue;
-                };
-                let scores = self.logits.row_mut(row);
-                let ahead = one.draft.len();
-                one.drafted = true;
-                let guess = one.sampler.guess(scores, ahead, known, &mut self.scratch);
-                let Some(token) = guess else {
-                    continue;
-                };
-                let lead = judges.then(|| Sampler::lead(scores, known, token));
-                one.take(token, lead.map(Confidence::of_lead), stop);
+            time.count += 1;
+            time.rows += pass.len();
+            for (row, rows) in pass.iter_mut().enumerate() {
+                if let Some(reached) = reached.get_mut(rows.wanted) {
+                    *reached = true;
+                }
+                if let Some(one) = wanted.get_mut(rows.wanted) {
+                    rows.hope = self.guess(one, row, rows.hope, stop);
+                }
             }
             let together = pass.len();
             pass.retain_mut(|rows| {
-                let Some(one) = wanted.get(rows.wanted) else {
-                    return false;
-                };
                 let next = rows.positions.end;
                 rows.positions = next..next + 1;
-                // A model without a guess, or with one that was not taken, ends its draft here.
-                let taken = one.tokens.len() + one.draft.len() == next + 1;
-                taken
-                    && one.draft.len() < one.depth
-                    && stop.worth.goes_on(one.survival, usual, together)
+                let more = |one: &Wanted<'_>| one.intent.draft.len() < one.intent.depth;
+                rows.hope.goes_on(&stop.worth, together)
+                    && wanted.get(rows.wanted).is_some_and(more)
             });
         }
-        Ok(DraftTime {
-            passes: caught_up.elapsed(),
-            catching_up: caught_up - began,
-            count,
-            rows: in_passes,
-        })
+        for (one, _) in wanted
+            .iter_mut()
+            .zip(reached)
+            .filter(|(_, reached)| !reached)
+        {
+            one.intent.give_up();
+        }
+        time.passes = caught_up.elapsed();
+        Ok(time)
     }
 
-    /// A draft was verified: of what was computed, the first `tokens` positions hold.
-    pub(super) fn keep(&mut self, id: SeqId, tokens: usize) {
+    fn verified(&mut self, id: SeqId, tokens: usize) {
         if let Some(progress) = self.progress.get_mut(&id) {
             progress.computed = progress.computed.min(tokens);
         }
     }
 
-    /// The sequence ended or lost its blocks.
-    pub(super) fn forget(&mut self, id: SeqId) {
+    fn preempted(&mut self, id: SeqId) {
+        self.forget(id);
+    }
+
+    fn forget(&mut self, id: SeqId) {
         self.progress.remove(&id);
     }
 
-    /// All sequences are gone.
-    pub(super) fn forget_all(&mut self) {
+    fn forget_all(&mut self) {
         self.progress.clear();
+    }
+}
+
+impl DraftModel {
+    /// `blocks` are those of the target's cache, and `known` its tokens with a name.
+    pub(super) fn new(
+        executor: Box<dyn Executor>,
+        blocks: usize,
+        catch_up_rows: usize,
+        known: usize,
+    ) -> Self {
+        Self {
+            executor,
+            marks: vec![None; blocks],
+            progress: HashMap::new(),
+            catch_up_rows,
+            known,
+            batch: Batch::default(),
+            logits: Logits::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// All for whom nothing or little is missing.
+    fn first_pass(&self, wanted: &[Wanted<'_>]) -> Vec<Rows> {
+        let ready = wanted.iter().enumerate().filter_map(|(index, one)| {
+            let missing = self.progress(one.intent.id).computed..one.tokens.len();
+            (missing.len() <= ALONG_THE_WAY).then_some(Rows {
+                wanted: index,
+                positions: missing,
+                hope: Hope::Any,
+            })
+        });
+        ready.collect()
+    }
+
+    /// Adds one token to a draft, from a row of the scores, if it is worth its row of the verification.
+    fn guess(&mut self, one: &mut Wanted<'_>, row: usize, hope: Hope, stop: &StopRule<'_>) -> Hope {
+        let intent = &mut *one.intent;
+        let scores = self.logits.row_mut(row);
+        let ahead = intent.draft.len();
+        let (known, scratch) = (self.known, &mut self.scratch);
+        let Some(guess) = one.sampler.guess(scores, ahead, known, scratch) else {
+            return Hope::Ended;
+        };
+        let mut after = Hope::Any;
+        if !stop.worth.is_nothing() && !intent.probes {
+            let confidence = guess.confidence(scores, known);
+            let before = match hope {
+                Hope::Judged { survival, .. } => survival,
+                Hope::Any | Hope::Ended => 1.0,
+            };
+            let survival = before * stop.calibration.chance(confidence);
+            if !stop.worth.keeps(survival) {
+                intent.skipped = Some(confidence);
+                return Hope::Ended;
+            }
+            intent.confidences.push(confidence);
+            after = Hope::Judged {
+                survival,
+                next: stop.calibration.usual(confidence),
+            };
+        }
+        intent.draft.push(guess.token);
+        intent.odds.extend(guess.odds);
+        after
     }
 
     fn progress(&self, id: SeqId) -> Progress {
@@ -226,7 +233,7 @@ impl DraftModel {
 
     /// Takes over what was computed for the same content before, by whoever.
     fn find_marks(&mut self, one: &Wanted<'_>) {
-        let progress = self.progress.entry(one.id).or_default();
+        let progress = self.progress.entry(one.intent.id).or_default();
         let blocks = one.table.iter().zip(one.names).skip(progress.marked);
         let more = blocks
             .take_while(|&(&block, name)| {
@@ -244,7 +251,7 @@ impl DraftModel {
         let mut left = self.catch_up_rows;
         let mut pass = Vec::new();
         for (index, one) in wanted.iter().enumerate() {
-            let computed = self.progress(one.id).computed;
+            let computed = self.progress(one.intent.id).computed;
             let missing = one.tokens.len() - 1 - computed;
             let rows = missing.min(left);
             if missing >= ALONG_THE_WAY && rows > 0 {
@@ -252,6 +259,7 @@ impl DraftModel {
                 pass.push(Rows {
                     wanted: index,
                     positions: computed..computed + rows,
+                    hope: Hope::Ended,
                 });
             }
         }
@@ -295,7 +303,7 @@ impl DraftModel {
                     *mark = None;
                 }
             }
-            let tokens = one.tokens.iter().chain(&one.draft).copied();
+            let tokens = one.tokens.iter().chain(&one.intent.draft).copied();
             let tokens: Vec<u32> = tokens.skip(start).take(end - start).collect();
             let range = batch.push(&tokens, start, one.table);
             if scores {
@@ -315,7 +323,7 @@ impl DraftModel {
             let Some(one) = wanted.get(rows.wanted) else {
                 continue;
             };
-            let progress = progress.entry(one.id).or_default();
+            let progress = progress.entry(one.intent.id).or_default();
             progress.computed = rows.positions.end;
             progress.marked = progress.marked.min(rows.positions.start / BLOCK_TOKENS);
             let full = progress.computed.min(one.tokens.len()) / BLOCK_TOKENS;

@@ -7,9 +7,21 @@
 //! much it disagrees about other tokens. Nothing is ever sorted as a whole.
 
 use speculation::PositionKey;
-use speculation::verify::{race_among, race_weights};
+use speculation::verify::{
+    Distribution, Weighted, accepts_draft, instead_of_draft, race_among, race_weights,
+    speculative_draft,
+};
 
 use super::scores::{self, BLOCK, Candidate};
+
+/// Temperatures below choose the best token: the second best has no chance, and the division might overflow.
+const GREEDY_BELOW: f32 = 1e-5;
+
+/// Least weight of a token that a draft is drawn from, of the best one's: what is less likely is hardly ever drawn.
+const LEAST_ODDS: f32 = 1.0 / 4096.0;
+
+/// Most tokens that a draft is drawn from. Their odds are kept until the draft is verified, in 2 KB.
+const MOST_ODDS: usize = 256;
 
 /// What to keep, and how even to make it.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +41,16 @@ pub(crate) struct Scratch {
     order: Vec<Candidate>,
 }
 
+/// Which tokens can be chosen.
+enum Weights {
+    /// This one.
+    One(u32),
+    /// All, by `weights`.
+    All,
+    /// Those in `kept`.
+    Kept,
+}
+
 impl Choice {
     /// Chooses a token with the luck of `key`; `None` when none is possible.
     pub(crate) fn choose(
@@ -37,19 +59,70 @@ impl Choice {
         key: PositionKey,
         scratch: &mut Scratch,
     ) -> Option<u32> {
+        match self.weigh(row, scratch)? {
+            Weights::One(id) => Some(id),
+            Weights::All => race_weights(&scratch.weights, key),
+            Weights::Kept => race_among(scratch.kept.iter().map(|c| (c.id, c.value)), key),
+        }
+    }
+
+    /// Draws a token with the luck of `key` from the likeliest that can be chosen, and gives them with it.
+    pub(crate) fn draw(
+        &self,
+        row: &[f32],
+        key: PositionKey,
+        scratch: &mut Scratch,
+    ) -> Option<(u32, Distribution)> {
+        let likeliest = Self {
+            min_p: self.min_p.max(LEAST_ODDS),
+            ..*self
+        };
+        let weights = likeliest.weigh(row, scratch)?;
+        if scratch.kept.len() > MOST_ODDS {
+            let kept = &mut scratch.kept;
+            kept.select_nth_unstable_by(MOST_ODDS - 1, Candidate::order);
+            kept.truncate(MOST_ODDS);
+            kept.sort_unstable_by_key(|c| c.id);
+        }
+        let odds = scratch.distribution(&weights);
+        Some((speculative_draft(&odds, key)?, odds))
+    }
+
+    /// Chooses where `drafted` was drawn from `odds`: a token that [`Choice::choose`] would choose as often.
+    pub(crate) fn judge(
+        &self,
+        row: &[f32],
+        drafted: u32,
+        odds: &Distribution,
+        key: PositionKey,
+        scratch: &mut Scratch,
+    ) -> Option<u32> {
+        let weights = self.weigh(row, scratch)?;
+        let probability = scratch.probability(&weights, drafted);
+        if accepts_draft(probability, odds, drafted, key) {
+            return Some(drafted);
+        }
+        instead_of_draft(&scratch.distribution(&weights), odds, key)
+    }
+
+    /// Whether there is nothing to draw.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.temperature < GREEDY_BELOW
+    }
+
+    /// Leaves the weights of the tokens that can be chosen in `scratch`.
+    fn weigh(&self, row: &[f32], scratch: &mut Scratch) -> Option<Weights> {
         let best = scores::best(row)?;
-        // Below this the second best has no chance, and the division might overflow.
-        const GREEDY_BELOW: f32 = 1e-5;
-        if self.temperature < GREEDY_BELOW || best.value == f32::INFINITY {
-            return Some(best.id);
+        if self.is_greedy() || best.value == f32::INFINITY {
+            return Some(Weights::One(best.id));
         }
         scratch.weigh(row, best.value, self.temperature);
         let keeps_all = self.top_p >= 1.0 && self.min_p <= 0.0;
         if keeps_all && (self.top_k == 0 || self.top_k >= row.len()) {
-            return race_weights(&scratch.weights, key);
+            return Some(Weights::All);
         }
         self.keep(scratch);
-        race_among(scratch.kept.iter().map(|c| (c.id, c.value)), key)
+        Some(Weights::Kept)
     }
 
     fn keep(&self, scratch: &mut Scratch) {
@@ -96,6 +169,34 @@ fn mass(kept: &[Candidate]) -> f64 {
 }
 
 impl Scratch {
+    /// Probability of a token.
+    fn probability(&self, weights: &Weights, token: u32) -> f64 {
+        match weights {
+            Weights::One(id) => f64::from(u8::from(*id == token)),
+            Weights::All => {
+                let weight = self.weights.get(token as usize).copied().unwrap_or(0.0);
+                f64::from(weight) / self.sums.iter().sum::<f64>()
+            }
+            Weights::Kept => {
+                let at = self.kept.binary_search_by_key(&token, |c| c.id).ok();
+                let kept = at.and_then(|at| self.kept.get(at));
+                kept.map_or(0.0, |c| f64::from(c.value) / mass(&self.kept))
+            }
+        }
+    }
+
+    /// All that can be chosen.
+    fn distribution(&self, weights: &Weights) -> Distribution {
+        match weights {
+            Weights::One(id) => Distribution::point(*id),
+            Weights::All => Distribution::from_weights(&self.weights),
+            Weights::Kept => Distribution::from_entries(self.kept.iter().map(|c| Weighted {
+                id: c.id,
+                weight: c.value,
+            })),
+        }
+    }
+
     /// Weights relative to the best score, and their sums by blocks.
     fn weigh(&mut self, row: &[f32], highest: f32, temperature: f32) {
         let scale = 1.0 / temperature;
@@ -208,6 +309,40 @@ mod tests {
             let chi: f64 = off.map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
             assert!(chi < 16.3, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn drawn_and_judged_tokens_follow_the_probabilities_of_the_judge() {
+        let drafter = row_of(&[0.4, 0.3, 0.1, 0.1, 0.1]);
+        let mut row = row_of(&[0.1, 0.2, 0.3, 0.4]);
+        row.push(f32::NAN);
+        let mut scratch = Scratch::default();
+        for choice in [ALL, Choice { top_k: 4, ..ALL }] {
+            let mut counts = [0usize; 4];
+            let mut kept = 0;
+            for key in 0..100_000 {
+                let luck = PositionKey(key);
+                let (drafted, odds) = choice.draw(&drafter, luck, &mut scratch).unwrap();
+                let chosen = choice.judge(&row, drafted, &odds, luck, &mut scratch);
+                counts[chosen.unwrap() as usize] += 1;
+                kept += usize::from(chosen == Some(drafted));
+            }
+            let expected = [10_000.0, 20_000.0, 30_000.0, 40_000.0];
+            let off = counts.iter().zip(expected);
+            let chi: f64 = off.map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
+            assert!(chi < 16.3, "{counts:?}");
+            // As often as the distributions overlap: 0.5, or a little more with the tail of the drafter gone.
+            assert!((49_000..56_500).contains(&kept), "{kept}");
+        }
+    }
+
+    #[test]
+    fn odds_are_few_however_even_the_scores() {
+        let row = vec![0.0; 10 * MOST_ODDS];
+        let mut scratch = Scratch::default();
+        let (drafted, odds) = ALL.draw(&row, PositionKey(3), &mut scratch).unwrap();
+        assert_eq!(odds.entries().len(), MOST_ODDS);
+        assert!(odds.probability(drafted) > 0.0);
     }
 
     #[test]

@@ -2,6 +2,25 @@
 //!
 //! The way of a row of scores: log-probabilities are read off first, from what the model said; then the
 //! grammar and `min_tokens` make tokens impossible, bias and penalties push them, and one is chosen.
+//!
+//! # Drafts
+//! A request with a seed, or a greedy one, has one right text: the token of a row is chosen by the luck of its position
+//! alone, a draft model guesses with the same luck, and a guess counts if it equals the choice.
+//!
+//! Without a seed only the distribution is promised, and a draft model's tokens are accepted with `min(1, p/q)`,
+//! which accepts more of them. It keeps the distribution exactly if
+//! - `p` is what the row's token would be drawn from without a draft. It is: the row is processed as without one (grammar,
+//!   `min_tokens`, bias, penalties, temperature, filters), and only the draw is another;
+//! - the draft was drawn from `q`, whatever `q` is. It is the small model's distribution under the same bias, temperature
+//!   and filters, and under the penalties as far as they are known, cut to its likeliest tokens ([`Choice::draw`]): the
+//!   better it resembles `p` the more is accepted, and nothing else depends on it. It knows no grammar: a token that
+//!   the mask forbids has `p = 0` and is never accepted;
+//! - the draws of a draft, of its acceptance and of what stands in for it are independent, and each is used once
+//!   ([`random`]);
+//! - whether a token is put to the target does not depend on the token, only on `q` and on the tokens before it. So a
+//!   draft that is cut off by the drafter's confidence is cut off by [`Guess::confidence`] of the odds.
+//!
+//! Looked-up drafts have no `q`; there `min(1, p/q)` is to choose as without a draft, which is what is done.
 
 mod choose;
 mod grammar;
@@ -11,11 +30,15 @@ mod scores;
 
 use std::sync::Arc;
 
+use speculation::Confidence;
+use speculation::verify::Distribution;
+
 use crate::request::{Sampling, Token, TokenLogprob};
 use choose::Choice;
 pub(crate) use choose::Scratch;
 pub(crate) use grammar::{Grammar, Grammars};
 use penalties::Occurrences;
+pub(crate) use random::drawn_seed;
 
 /// Chooses the tokens of one choice.
 pub(crate) struct Sampler {
@@ -35,6 +58,42 @@ pub(crate) struct Chosen {
     pub(crate) token: Token,
     /// The answer has the form that was asked for, and nothing may follow.
     pub(crate) completes_format: bool,
+}
+
+/// A token guessed for a position ahead.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Guess {
+    pub(crate) token: u32,
+    /// What it was drawn from; `None` if it was chosen as the target is expected to choose.
+    pub(crate) odds: Option<Distribution>,
+}
+
+impl Guess {
+    /// How sure the drafter is of it. `row` is what [`Sampler::guess`] left of the scores; it is spent.
+    pub(crate) fn confidence(&self, row: &mut [f32], known: usize) -> Confidence {
+        match &self.odds {
+            Some(odds) => Confidence::of_odds(odds.highest()),
+            None => Confidence::of_lead(lead(row, known, self.token)),
+        }
+    }
+}
+
+/// By how much the score of a token leads that of the best other one. The row is spent.
+fn lead(row: &mut [f32], known: usize, token: u32) -> f32 {
+    let known = known.min(row.len());
+    let row = &mut row[..known];
+    let Some(score) = row.get_mut(token as usize) else {
+        return f32::NEG_INFINITY;
+    };
+    let own = std::mem::replace(score, f32::NEG_INFINITY);
+    scores::best(row).map_or(f32::INFINITY, |other| own - other.value)
+}
+
+/// A draft that stands at the row to be chosen, and what it was drawn from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drawn<'a> {
+    pub(crate) token: u32,
+    pub(crate) odds: &'a Distribution,
 }
 
 impl Sampler {
@@ -59,11 +118,12 @@ impl Sampler {
     }
 
     /// Chooses the next token from the model's scores, of which the first `known` have a name in the
-    /// vocabulary. The row is spent.
+    /// vocabulary: as without a draft, unless one was `drawn`. The row is spent.
     pub(crate) fn sample(
         &mut self,
         row: &mut [f32],
         known: usize,
+        drawn: Option<Drawn<'_>>,
         scratch: &mut Scratch,
     ) -> Result<Chosen, String> {
         let raw = self.sampling.logprobs.map(|_| row.to_vec());
@@ -73,7 +133,7 @@ impl Sampler {
         if let Some(grammar) = &mut self.grammar {
             grammar.mask(row)?;
         }
-        let id = self.choose(row, 0, scratch).ok_or(
+        let id = self.choose(row, drawn, scratch).ok_or(
             "no token is possible: the model's scores are not numbers, or all are excluded",
         )?;
         let completes_format = match &mut self.grammar {
@@ -92,8 +152,7 @@ impl Sampler {
         })
     }
 
-    /// What would most likely be chosen `ahead` tokens from now, going by a draft model's scores: the same
-    /// draw falls on the same token wherever both models agree. What only the tokens in between decide
+    /// A guess of what will be chosen `ahead` tokens from now, going by a draft model's scores. What only the tokens in between decide
     /// (their penalties, the grammar) is left out; then a guess may be wrong, which costs time only. The
     /// row is spent.
     pub(crate) fn guess(
@@ -102,23 +161,26 @@ impl Sampler {
         ahead: usize,
         known: usize,
         scratch: &mut Scratch,
-    ) -> Option<u32> {
+    ) -> Option<Guess> {
         let known = known.min(row.len());
         let row = &mut row[..known];
         self.push_scores(row, ahead);
-        self.choose(row, ahead, scratch)
+        if !self.draws() {
+            let key = random::key(self.seed, self.choice, self.generated + ahead);
+            let token = self.filter().choose(row, key, scratch)?;
+            return Some(Guess { token, odds: None });
+        }
+        let key = random::draft_key(self.seed, self.choice, self.generated, ahead);
+        let (token, odds) = self.filter().draw(row, key, scratch)?;
+        Some(Guess {
+            token,
+            odds: Some(odds),
+        })
     }
 
-    /// By how much the score of a guess leads that of the best other token. To be asked right after
-    /// [`Sampler::guess`], with what is left of the row, which is spent.
-    pub(crate) fn lead(row: &mut [f32], known: usize, guess: u32) -> f32 {
-        let known = known.min(row.len());
-        let row = &mut row[..known];
-        let Some(score) = row.get_mut(guess as usize) else {
-            return f32::NEG_INFINITY;
-        };
-        let own = std::mem::replace(score, f32::NEG_INFINITY);
-        scores::best(row).map_or(f32::INFINITY, |other| own - other.value)
+    /// Whether drafts are drawn, and not chosen as the target will choose: see the module.
+    fn draws(&self) -> bool {
+        self.sampling.seed.is_none() && !self.filter().is_greedy()
     }
 
     /// Applies `min_tokens`, bias and penalties.
@@ -133,15 +195,21 @@ impl Sampler {
         self.occurrences.apply(&self.sampling, row);
     }
 
-    fn choose(&self, row: &[f32], ahead: usize, scratch: &mut Scratch) -> Option<u32> {
-        let choice = Choice {
+    fn choose(&self, row: &[f32], drawn: Option<Drawn<'_>>, scratch: &mut Scratch) -> Option<u32> {
+        let key = random::key(self.seed, self.choice, self.generated);
+        match drawn {
+            Some(Drawn { token, odds }) => self.filter().judge(row, token, odds, key, scratch),
+            None => self.filter().choose(row, key, scratch),
+        }
+    }
+
+    fn filter(&self) -> Choice {
+        Choice {
             temperature: self.sampling.temperature,
             top_k: self.sampling.top_k,
             top_p: self.sampling.top_p,
             min_p: self.sampling.min_p,
-        };
-        let key = random::key(self.seed, self.choice, self.generated + ahead);
-        choice.choose(row, key, scratch)
+        }
     }
 }
 
@@ -178,13 +246,51 @@ mod tests {
         });
         let mut row = [0.5f32.ln(), 0.25f32.ln(), 0.125f32.ln(), 0.125f32.ln()];
         let chosen = sampler
-            .sample(&mut row, 4, &mut Scratch::default())
+            .sample(&mut row, 4, None, &mut Scratch::default())
             .unwrap();
         assert_eq!(chosen.token.id, 2);
         let logprob = chosen.token.logprob.unwrap();
         assert!((logprob.logprob - 0.125f32.ln()).abs() < 1e-6);
         assert_eq!(logprob.top.iter().map(|t| t.0).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(logprob.rank, 3);
+    }
+
+    #[test]
+    fn drafts_are_drawn_only_where_no_text_is_promised() {
+        let guess = |sampling: Sampling| {
+            let mut row = [0.1, 0.4, 0.3, 0.2f32].map(f32::ln);
+            let scratch = &mut Scratch::default();
+            sampler(sampling).guess(&mut row, 3, 4, scratch).unwrap()
+        };
+        let free = guess(Sampling::default());
+        assert_eq!(free.odds.unwrap().entries().len(), 4);
+        let seeded = guess(Sampling {
+            seed: Some(7),
+            ..Sampling::default()
+        });
+        let greedy = guess(Sampling {
+            temperature: 0.0,
+            ..Sampling::default()
+        });
+        assert_eq!((seeded.odds, greedy.odds), (None, None));
+        assert_eq!(greedy.token, 1);
+    }
+
+    /// A drawn token that is withdrawn for being itself would leave the others more often than their odds say.
+    #[test]
+    fn a_drawn_token_has_no_say_in_whether_it_is_kept() {
+        let guesses: Vec<(u32, Confidence)> = (0..50)
+            .map(|ahead| {
+                let mut row = [0.2, 0.5, 0.2, 0.1f32].map(f32::ln);
+                let scratch = &mut Scratch::default();
+                let guess = sampler(Sampling::default()).guess(&mut row, ahead, 4, scratch);
+                let guess = guess.unwrap();
+                (guess.token, guess.confidence(&mut row, 4))
+            })
+            .collect();
+        let (first, confidence) = guesses[0];
+        assert!(guesses.iter().any(|(token, _)| *token != first));
+        assert!(guesses.iter().all(|(_, other)| *other == confidence));
     }
 
     #[test]
@@ -198,7 +304,7 @@ mod tests {
             .map(|_| {
                 let mut row = [0.0, 9.0, 1.0];
                 sampler
-                    .sample(&mut row, 3, &mut Scratch::default())
+                    .sample(&mut row, 3, None, &mut Scratch::default())
                     .unwrap()
                     .token
                     .id
@@ -215,7 +321,7 @@ mod tests {
         });
         let mut row = [0.0, 1.0, 9.0];
         let chosen = sampler
-            .sample(&mut row, 2, &mut Scratch::default())
+            .sample(&mut row, 2, None, &mut Scratch::default())
             .unwrap();
         assert_eq!(chosen.token.id, 1);
     }
@@ -225,7 +331,7 @@ mod tests {
         let mut row = [f32::NAN; 3];
         assert!(
             sampler(Sampling::default())
-                .sample(&mut row, 3, &mut Scratch::default())
+                .sample(&mut row, 3, None, &mut Scratch::default())
                 .is_err()
         );
     }

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use crate::blocks::{BlockPool, KvEventBatch};
 use crate::config::EngineConfig;
 use crate::door::{Message, RequestKey, Submission};
-use crate::drafting::Drafting;
+use crate::drafting::{Drafting, TargetSizes};
 use crate::executor::{Executor, Executors};
 use crate::metrics::{Metrics, Occupancy, Outcome};
 use crate::request::Update;
@@ -92,6 +92,11 @@ impl Worker {
         events: Option<mpsc::Sender<KvEventBatch>>,
         clerk: Option<Clerk>,
     ) -> Self {
+        let target = TargetSizes {
+            blocks: config.num_blocks,
+            rows: config.max_num_batched_tokens,
+            known: vocabulary.vocab_size(),
+        };
         Self {
             config: config.clone(),
             executor: executors.target,
@@ -100,12 +105,7 @@ impl Worker {
             metrics,
             scheduler: empty_scheduler(config, clerk.is_some()),
             share: clerk.map(Share::new),
-            drafting: Drafting::new(
-                config.speculation,
-                executors.draft,
-                config.num_blocks,
-                config.max_num_batched_tokens,
-            ),
+            drafting: Drafting::new(config.speculation, executors.draft, target),
             events,
             requests: HashMap::new(),
             owners: HashMap::new(),

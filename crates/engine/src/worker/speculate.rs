@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use speculation::verify::Distribution;
 use speculation::{Confidence, Source};
 
 use super::Worker;
 use crate::drafting::{Decoding, DraftTime, Fate, Intent, Wanted};
+use crate::request::DraftCounts;
+use crate::sampling::Drawn;
 use crate::scheduler::{Loan, StepPlan, Work};
 
 /// The guesses of one step.
@@ -23,6 +26,8 @@ pub(super) struct Guess {
     /// Tokens that were to be guessed, had they been worth it.
     planned: usize,
     pub(super) tokens: Vec<u32>,
+    /// What each of them was drawn from; empty if they were not drawn.
+    odds: Vec<Distribution>,
     confidences: Vec<Confidence>,
     /// Blocks for the guesses; they go back with it.
     _loan: Option<Loan>,
@@ -32,6 +37,41 @@ pub(super) struct Guess {
     pub(super) verified: usize,
     /// Those of them that were right.
     pub(super) accepted: usize,
+}
+
+impl Guess {
+    /// The guess at a row and all behind it.
+    pub(super) fn from(&self, row: usize) -> Ahead<'_> {
+        Ahead {
+            tokens: self.tokens.get(row..).unwrap_or_default(),
+            odds: self.odds.get(row),
+        }
+    }
+}
+
+/// Guesses that begin at a row that is to be chosen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ahead<'a> {
+    tokens: &'a [u32],
+    odds: Option<&'a Distribution>,
+}
+
+impl<'a> Ahead<'a> {
+    /// The first of them, if it was drawn.
+    pub(super) fn drawn(&self) -> Option<Drawn<'a>> {
+        let (&token, odds) = self.tokens.first().zip(self.odds)?;
+        Some(Drawn { token, odds })
+    }
+
+    /// What is known of them once the row's token is.
+    pub(super) fn counts(&self, token: u32) -> DraftCounts {
+        // The first wrong guess takes all behind it along.
+        let right = self.tokens.first() == Some(&token);
+        DraftCounts {
+            drafted: if right { 1 } else { self.tokens.len() },
+            accepted: usize::from(right),
+        }
+    }
 }
 
 impl Guesses {
@@ -60,7 +100,6 @@ impl Worker {
         for intent in intents.iter_mut().filter(|intent| intent.depth > 0) {
             intent.loan = self.scheduler.lend(intent.id, intent.depth);
             intent.depth = intent.loan.as_ref().map_or(0, |loan| loan.room);
-            intent.draft.truncate(intent.depth);
         }
         let took = self.draft(&mut intents);
         let mut intents = intents.into_iter().peekable();
@@ -73,6 +112,7 @@ impl Worker {
                     source: intent.source,
                     planned: intent.depth,
                     tokens: intent.draft,
+                    odds: intent.odds,
                     confidences: intent.confidences,
                     _loan: intent.loan,
                     before: work.rows.end,
@@ -99,6 +139,7 @@ impl Worker {
                     salt: sequence.chain.salt(),
                     tokens: &sequence.tokens,
                     max_depth: request.guesses_allowed(index).min(room),
+                    drafters: request.sampling.speculative_drafters,
                 })
             })
             .collect();
@@ -122,52 +163,25 @@ impl Worker {
         work.reaches_end && work.rows.len() == 1 && self.scored_rows(work).is_empty()
     }
 
-    /// Lets the draft model make the drafts that were not looked up.
+    /// Lets the drafters make what is intended.
     fn draft(&mut self, intents: &mut [Intent]) -> DraftTime {
-        let asks = |intent: &&Intent| intent.source == Source::Model && intent.depth > 0;
-        let mut wanted: Vec<Wanted<'_>> = intents
-            .iter()
-            .filter(asks)
+        let wanted: Vec<Wanted<'_>> = intents
+            .iter_mut()
+            .filter(|intent| intent.depth > 0)
             .filter_map(|intent| {
                 let &(key, index) = self.owners.get(&intent.id)?;
                 let choice = self.requests.get(&key)?.choices.get(index)?;
                 let sequence = self.scheduler.sequence(intent.id)?;
                 Some(Wanted {
-                    id: intent.id,
                     tokens: &sequence.tokens,
                     table: sequence.table.as_slice(),
                     names: sequence.chain.hashes(),
-                    depth: intent.depth,
                     sampler: &choice.sampler,
-                    draft: Vec::with_capacity(intent.depth),
-                    confidences: Vec::with_capacity(intent.depth),
-                    survival: 1.0,
-                    skipped: None,
-                    drafted: false,
+                    intent,
                 })
             })
             .collect();
-        if wanted.is_empty() {
-            return DraftTime::default();
-        }
-        let known = self.vocabulary.vocab_size();
-        let took = self.drafting.draft(&mut wanted, known);
-        let mut made = wanted
-            .into_iter()
-            .map(|one| (one.id, one.draft, one.confidences, one.drafted))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .peekable();
-        for intent in intents {
-            if let Some((_, draft, confidences, drafted)) = made.next_if(|one| one.0 == intent.id) {
-                intent.draft = draft;
-                intent.confidences = confidences;
-                if !drafted {
-                    intent.depth = 0;
-                }
-            }
-        }
-        took
+        self.drafting.draft(wanted)
     }
 
     /// Tells controller and metrics how the guesses did.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use speculation::verify::{Settled, Verification};
 
 use super::live::{End, LiveRequest, Since};
-use super::speculate::{Guess, Guesses};
+use super::speculate::{Ahead, Guess, Guesses};
 use super::{Worker, panic_text};
 use crate::door::RequestKey;
 use crate::request::{FinishReason, Token, Update};
@@ -194,14 +194,14 @@ impl Worker {
         }
         let mut rows = work.rows.len();
         let Some(guess) = guess else {
-            self.settle_row(work.id, rows, last, &[], now);
+            self.settle_row(work.id, rows, last, Ahead::default(), now);
             return;
         };
         let mut walk = Verification::new(&guess.tokens);
         let mut ended = false;
         while let Some(ahead) = walk.row().filter(|_| !ended) {
-            let behind = guess.tokens.get(ahead..).unwrap_or_default();
-            let Some(settled) = self.settle_row(work.id, rows, last + ahead, behind, now) else {
+            let guesses = guess.from(ahead);
+            let Some(settled) = self.settle_row(work.id, rows, last + ahead, guesses, now) else {
                 return;
             };
             ended = settled.ended;
@@ -215,14 +215,14 @@ impl Worker {
         }
     }
 
-    /// Chooses a token from one row of the logits, where the guesses `behind` begin, and counts `rows` more rows
+    /// Chooses a token from one row of the logits, where the guesses `ahead` begin, and counts `rows` more rows
     /// as computed. `None` if that failed, and the request with it.
     fn settle_row(
         &mut self,
         id: SeqId,
         rows: usize,
         row: usize,
-        behind: &[u32],
+        ahead: Ahead<'_>,
         now: Instant,
     ) -> Option<Taken> {
         let &(key, index) = self.owners.get(&id)?;
@@ -232,7 +232,7 @@ impl Worker {
         let known = self.vocabulary.vocab_size();
         let scratch = &mut self.scratch;
         let sampled = catch_unwind(AssertUnwindSafe(|| {
-            choice.sampler.sample(scores, known, scratch)
+            choice.sampler.sample(scores, known, ahead.drawn(), scratch)
         }))
         .unwrap_or_else(|panic| Err(panic_text(panic.as_ref())));
         let chosen = match sampled {
@@ -243,10 +243,7 @@ impl Worker {
             }
         };
         let token = chosen.token.id;
-        // The first wrong guess takes all behind it along.
-        let right = behind.first() == Some(&token);
-        choice.drafts.drafted += if right { 1 } else { behind.len() };
-        choice.drafts.accepted += usize::from(right);
+        choice.drafts += ahead.counts(token);
         self.scheduler.commit(id, rows, &[token]);
         match request.clock_token(index, now) {
             Some(Since::Submission(time)) => self.metrics.first_token(time),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forespeak_engine::{
-    DraftCounts, Engine, EngineConfig, FinishReason, Format, Generation, Priority, Request,
-    Sampling, SpeculationConfig, StopMatch, Token, Update,
+    DraftCounts, Drafters, Engine, EngineConfig, FinishReason, Format, Generation, Priority,
+    Request, Sampling, SpeculationConfig, StopMatch, Token, Update,
 };
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
@@ -97,8 +97,7 @@ impl Answer {
                     assert!(choice.end.is_none(), "finished twice");
                     choice.text.push_str(&text);
                     choice.end = Some((reason, stop));
-                    answer.drafts.drafted += drafts.drafted;
-                    answer.drafts.accepted += drafts.accepted;
+                    answer.drafts += drafts;
                 }
                 Update::Failed(error) => answer.failed = Some(error),
             }
@@ -224,6 +223,7 @@ pub(crate) fn any_request(random: &mut Random, texts: &[Vec<u32>], longest: usiz
         logprobs: random.pick(&[None, None, Some(0), Some(3)]),
         prompt_logprobs: random.pick(&[None, None, None, Some(2)]),
         speculative_depth: random.pick(&[None, None, None, Some(0), Some(2)]),
+        speculative_drafters: random.pick(&[Drafters::Auto, Drafters::Auto, Drafters::Ngram]),
         ..Sampling::default()
     };
     Request {

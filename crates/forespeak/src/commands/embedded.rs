@@ -187,6 +187,7 @@ fn start_engine(
             drafters: options.speculation.drafter,
             law: options.speculation.speculation,
         },
+        seed: None,
     };
     let executor = |model| {
         CpuExecutor::new(Arc::new(model), num_blocks, kv_type)

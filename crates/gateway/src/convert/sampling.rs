@@ -1,7 +1,7 @@
 //! How tokens are chosen: from the wire to the engine.
 
 use protocol::format::Format;
-use protocol::sampling::{Priority, Sampling};
+use protocol::sampling::{Drafter, Priority, Sampling};
 
 use crate::tenants::Tenant;
 
@@ -33,6 +33,12 @@ pub(crate) fn sampling(wire: Sampling) -> engine::Sampling {
             Format::JsonSchema(schema) => engine::Format::JsonSchema(schema),
         },
         speculative_depth: wire.speculative_depth,
+        speculative_drafters: match wire.speculative_drafter {
+            Drafter::Auto => engine::Drafters::Auto,
+            Drafter::Model => engine::Drafters::Model,
+            Drafter::Ngram => engine::Drafters::Ngram,
+            Drafter::Off => engine::Drafters::Off,
+        },
     }
 }
 

@@ -86,6 +86,7 @@ fn refusal(error: &SubmitError) -> ApiError {
         SubmitError::EmptyPrompt | SubmitError::UnknownToken { .. } => refusal.about("prompt"),
         SubmitError::NoChoices => refusal.about("n"),
         SubmitError::Format(_) => refusal.about("response_format"),
+        SubmitError::NoDraftModel => refusal.about("speculative"),
         SubmitError::QueueFull { .. } | SubmitError::Draining => refusal,
     }
 }

@@ -45,7 +45,7 @@ fn chat(speculative: Option<Value>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_chooses_its_depth_and_hears_how_it_went() {
+async fn a_request_chooses_its_depth_and_its_drafter_and_hears_how_it_went() {
     let running = looking_up().start();
     let details = async |speculative| {
         let body = post(running.address, CHAT, &chat(speculative)).await.json();
@@ -67,6 +67,13 @@ async fn a_request_chooses_its_depth_and_hears_how_it_went() {
         json!({"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0})
     );
     assert_eq!(running.engine.metrics().draft_tokens(), before);
+    for drafter in ["off", "ngram"] {
+        let wish = json!({"drafter": drafter, "usage": true});
+        let told = details(Some(wish)).await;
+        let accepted = told["accepted_prediction_tokens"].as_u64().unwrap();
+        assert_eq!(accepted > 20, drafter == "ngram", "{drafter}: {told}");
+    }
+    assert!(running.engine.metrics().draft_tokens() > before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,15 +92,18 @@ async fn a_stream_tells_it_with_its_usage() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_impossible_wish_is_refused_with_its_field() {
     let running = looking_up().start();
-    for wrong in [
-        json!({"depth": 17}),
-        json!({"depth": -1}),
-        json!({"deep": 1}),
-        json!(3),
+    for (wrong, says) in [
+        (json!({"depth": 17}), "at most 16"),
+        (json!({"depth": -1}), "speculative"),
+        (json!({"deep": 1}), "deep"),
+        (json!({"drafter": "oracle"}), "ngram"),
+        (json!({"drafter": "model"}), "--draft"),
+        (json!(3), "speculative"),
     ] {
         let answer = post(running.address, CHAT, &chat(Some(wrong))).await;
         assert_eq!(answer.status, 400, "{}", answer.text());
         assert_eq!(answer.json()["error"]["param"], "speculative");
+        assert!(answer.text().contains(says), "{}", answer.text());
     }
 }
 

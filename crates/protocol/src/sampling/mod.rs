@@ -3,6 +3,6 @@
 mod types;
 mod validate;
 
-pub use types::SamplingFields;
+pub use types::{Drafter, SamplingFields};
 pub(crate) use validate::top_logprobs;
 pub use validate::{Priority, Sampling};

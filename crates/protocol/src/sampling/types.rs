@@ -40,7 +40,23 @@ pub struct SamplingFields {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Speculative {
     pub(crate) depth: Option<u64>,
+    pub(crate) drafter: Drafter,
     pub(crate) usage: bool,
+}
+
+/// Who may draft for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Drafter {
+    /// Whoever the server has.
+    #[default]
+    Auto,
+    /// Only its draft model.
+    Model,
+    /// Only lookups in earlier text.
+    Ngram,
+    /// Nobody.
+    Off,
 }
 
 /// The bound on an answer's length and the name under which it was sent.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::types::SamplingFields;
+use super::types::{Drafter, SamplingFields};
 use crate::error::ApiError;
 use crate::format::Format;
 use crate::limits;
@@ -67,6 +67,8 @@ pub struct Sampling {
     pub format: Format,
     /// Most tokens to draft in one step, at most [`limits::MAX_SPECULATIVE_DEPTH`]; 0 turns speculation off.
     pub speculative_depth: Option<usize>,
+    /// Who may draft.
+    pub speculative_drafter: Drafter,
     /// Whether the usage tells how speculation did.
     pub speculative_usage: bool,
 }
@@ -137,6 +139,7 @@ impl SamplingFields {
             cache_salt: cache_salt(self.cache_salt)?,
             format: self.format,
             speculative_depth: speculative_depth(self.speculative.depth)?,
+            speculative_drafter: self.speculative.drafter,
             speculative_usage: self.speculative.usage,
         })
     }
@@ -356,6 +359,8 @@ mod tests {
             ("speculative", r#"{"depth": 17}"#),
             ("speculative", r#"{"depth": -1}"#),
             ("speculative", r#"{"deep": 2}"#),
+            ("speculative", r#"{"drafter": "oracle"}"#),
+            ("speculative", r#"{"drafter": 1}"#),
             ("speculative", "3"),
             ("seed", "\"x\""),
             ("stop_token_ids", "[-1]"),
@@ -386,5 +391,21 @@ mod tests {
         assert_eq!(sampling.logit_bias, BTreeMap::from([(5, -100.0)]));
         assert_eq!(sampling.max_tokens, Some(7));
         assert!(sampling.ignore_eos);
+    }
+
+    #[test]
+    fn speculation_is_steered_by_name_and_number() {
+        let steered = |text: &str| {
+            let sampling = sampling(&format!(r#"{{"speculative": {text}}}"#)).unwrap();
+            (sampling.speculative_drafter, sampling.speculative_depth)
+        };
+        assert_eq!(steered("{}"), (Drafter::Auto, None));
+        assert_eq!(steered(r#"{"drafter": "off"}"#), (Drafter::Off, None));
+        assert_eq!(
+            steered(r#"{"drafter": "ngram", "depth": 3}"#),
+            (Drafter::Ngram, Some(3))
+        );
+        let error = sampling(r#"{"speculative": {"drafter": "oracle"}}"#).unwrap_err();
+        assert!(error.to_string().contains("ngram"), "{error}");
     }
 }

@@ -1,13 +1,18 @@
-//! Rejections seen over rejections expected, decayed with every draft.
+//! Rejections seen over rejections expected: steady while nothing changes, quick when something does.
+//!
+//! A record of a dozen drafts follows a shift at once, but is off by a third for no reason at all, and a depth that
+//! follows it hunts. One of a hundred drafts is steady and late. So both are kept: the long one answers, until
+//! the short one contradicts it by more than its own standard error allows for; then the long one begins anew
+//! with what the short one holds. Rejections come about as counts do: where `m` are expected, `sqrt(m)` is their error.
 
 use std::time::Duration;
 
 /// How fast a level forgets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decay {
-    /// Drafts after which half is replaced.
+    /// Drafts after which half of the short record is replaced.
     pub(super) drafts: f64,
-    /// Seconds after which half is discounted when the next draft comes. While steps only probe, drafts are
+    /// Seconds after which half of it is discounted when the next draft comes. While steps only probe, drafts are
     /// rare and what they replace is old.
     pub(super) seconds: f64,
 }
@@ -16,12 +21,32 @@ pub(super) struct Decay {
 /// are slow.
 const MOST_HALF_LIVES: f64 = 0.25;
 
+/// The long record's half-lives over the short one's.
+const LONGER: f64 = 8.0;
+
+/// Standard errors that the records may be apart.
+const APART: f64 = 2.0;
+
 /// A decayed ratio.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Level {
+    short: Record,
+    long: Record,
+    latest: Duration,
+}
+
+/// Decayed counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Record {
     observed: f64,
     expected: f64,
-    latest: Duration,
+}
+
+impl Record {
+    fn push(&mut self, keep: f64, observed: f64, expected: f64) {
+        self.observed = self.observed * keep + observed;
+        self.expected = self.expected * keep + expected;
+    }
 }
 
 impl Level {
@@ -29,14 +54,27 @@ impl Level {
     pub(super) fn observe(&mut self, now: Duration, observed: f64, expected: f64, decay: Decay) {
         let passed = now.saturating_sub(self.latest).as_secs_f64();
         let by_time = (passed / decay.seconds).min(MOST_HALF_LIVES);
-        let keep = (-1.0 / decay.drafts - by_time).exp2();
+        let half_lives = 1.0 / decay.drafts + by_time;
         self.latest = now;
-        self.observed = self.observed * keep + observed;
-        self.expected = self.expected * keep + expected;
+        self.short.push((-half_lives).exp2(), observed, expected);
+        self.long
+            .push((-half_lives / LONGER).exp2(), observed, expected);
+        if self.is_contradicted() {
+            self.long = self.short;
+        }
+    }
+
+    /// Whether the short record cannot well be a part of the long one.
+    fn is_contradicted(&self) -> bool {
+        let usual = self.long.observed / self.long.expected.max(f64::MIN_POSITIVE);
+        let mean = usual * self.short.expected;
+        // The decayed sum of counts has half the variance of as many whole ones; one rejection is never proof.
+        let error = (0.5 * mean).max(0.5).sqrt();
+        (self.short.observed - mean).abs() > APART * error
     }
 
     /// The ratio, drawn towards `usual` as if `weight` rejections had been expected and seen at that rate.
     pub(super) fn ratio(&self, usual: f64, weight: f64) -> f64 {
-        (self.observed + weight * usual) / (self.expected + weight)
+        (self.long.observed + weight * usual) / (self.long.expected + weight)
     }
 }

@@ -10,8 +10,8 @@
 //! and moves slowly. So two things are kept apart:
 //! - the **shape** `s_i` of a source: decayed slowly, one value for each position, positions with little
 //!   evidence drawn towards the one before;
-//! - the **level** `r`: observed rejections over those the shape expects (1: as usual, 2: twice as many),
-//!   decayed fast, one number for a source and one for each sequence.
+//! - the **level** `r`: observed rejections over those the shape expects (1: as usual, 2: twice as many), one
+//!   number for a source and one for each sequence. It is steady until the latest drafts contradict it ([`level`]).
 //!
 //! `S_i = 1 - min(1, r (1 - s_i))`. One number adapts faster than sixteen, and carries what was learnt at a
 //! small depth over to positions that are not drafted now. A sequence's level is drawn towards that of
@@ -184,7 +184,11 @@ impl Acceptance {
             .observe(now, made as f64, drafted as f64, SOURCE_DECAY);
         let expected = record.shape.expected_rejections(drafted, accepted, prior);
         let observed = f64::from(u8::from(accepted < drafted));
-        record.shape.observe(drafted, accepted);
+        // Where much more is rejected than usual, that is the text's doing: it says little about the drafter. The few
+        // positions that probes reach would else sink below those that they do not.
+        let usual = record.level.ratio(1.0, SOURCE_PRIOR);
+        let weight = usual.max(1.0).powi(-2);
+        record.shape.observe(drafted, accepted, weight);
         record.level.observe(now, observed, expected, SOURCE_DECAY);
         if made > 0 {
             record.totals.add(made, accepted);

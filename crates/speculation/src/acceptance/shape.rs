@@ -19,13 +19,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn observe(&mut self, drafted: usize, accepted: usize) {
-        let keep = (-1.0 / HALF_LIFE).exp2();
+    /// Learns one draft, `weight` (at most 1) of it.
+    pub(super) fn observe(&mut self, drafted: usize, accepted: usize, weight: f64) {
+        let keep = (-weight / HALF_LIFE).exp2();
         let reached = drafted.min(accepted + 1);
         let counts = self.reached.iter_mut().zip(&mut self.accepted);
         for (position, (tries, successes)) in counts.take(reached).enumerate() {
-            *tries = *tries * keep + 1.0;
-            *successes = *successes * keep + f64::from(u8::from(position < accepted));
+            *tries = *tries * keep + weight;
+            *successes = *successes * keep + weight * f64::from(u8::from(position < accepted));
         }
     }
 

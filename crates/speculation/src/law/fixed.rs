@@ -57,6 +57,7 @@ pub(super) fn uniform(
                 id: candidate.id,
                 source,
                 depth,
+                probes: false,
             }
         })
         .collect();

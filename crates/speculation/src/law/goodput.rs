@@ -4,7 +4,8 @@
 //! `depths = argmax (sum_i 1 + survival_i,0 + ... + survival_i,{k_i - 1}) / T(batch, sum k_i, context)`
 //! with survivals from [`crate::Acceptance`] and times from [`crate::Costs`], solved by [`allocate`].
 //! Around that:
-//! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better;
+//! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better, unless all of them
+//!   together promise less than no drafts: those are left at once;
 //! - at most 1 % of the time is spent on probes: a deeper draft of one sequence, or a plain step where it
 //!   is not known what that costs. They bring the law back from depth 0;
 //! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
@@ -52,7 +53,6 @@ use super::allocate::{Arm, StepCosts, allocate, choose_source, mean, tokens};
 use super::hold::Hold;
 use super::probe::{Pending, Prober};
 use super::{Decision, Evidence, Law, Reason};
-use crate::confidence::Worth;
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Draft, Outcome, Plan, Step};
@@ -149,17 +149,18 @@ impl Law for Goodput {
             worth.price = worth.price.min(achieved);
         }
         let probe = self.probe(&draught, &depths);
-        if probe.is_some() {
-            // A probe's tokens are verified whatever the drafter thinks of them: to learn what they are worth is
-            // what it is for.
-            worth = Worth::default();
-        }
-        let (depths, reason) = probe.unwrap_or((depths, reason));
-        let decision = Decision::of(&depths, speedup, reason);
+        let (tried, reason) = probe.unwrap_or((depths.clone(), reason));
+        let decision = Decision::of(&tried, speedup, reason);
         let drafts = who
             .into_iter()
-            .zip(depths)
-            .map(|((id, source), depth)| Draft { id, source, depth })
+            .zip(depths.into_iter().zip(tried))
+            .map(|((id, source), (usual, depth))| Draft {
+                id,
+                source,
+                depth,
+                // Only whoever goes deeper: the others' drafts are as worthy as ever, and no more.
+                probes: depth > usual,
+            })
             .collect();
         Plan {
             drafts,
@@ -254,10 +255,12 @@ impl Goodput {
         let foregone = tokens(arms, depths) - arms.len() as f64;
         let saved = costs.seconds(arms, depths) - costs.verify(0);
         let price = costs.goodput(arms, depths).max(f64::MIN_POSITIVE);
-        let loss = (foregone / price - saved).max(0.0);
-        // The first one is charged but not awaited: without it every expectation is a guess.
-        let first = draught.plain_evidence == 0.0;
-        if !self.prober.affords(draught.now, loss) && !first {
+        let mut loss = (foregone / price - saved).max(0.0);
+        if draught.plain_evidence == 0.0 {
+            // The first one is free: without it every expectation is a guess, its price too. Seconds that nobody has
+            // measured yet would silence the probes for a minute.
+            loss = 0.0;
+        } else if !self.prober.affords(draught.now, loss) {
             return None;
         }
         self.prober.spend(draught.now, loss);

@@ -3,9 +3,11 @@
 //! Estimates tremble, and a depth that follows every tremor pays for it twice: each change makes the next
 //! estimates worse. So a depth, once taken, stays for a while, and leaves only for one that is better by a
 //! margin. The margin is asked of every sequence that wants to change, against its own share of the tokens,
-//! and of all of them together: a batch changes a shared cost only together. Only depths that are expected to
-//! be slower than no speculation at all are left without a margin. Who is new starts from no draft, and needs
-//! the margin too: when in doubt, nothing is drafted.
+//! and of all of them together: a batch changes a shared cost only together. Who is new starts from no draft, and
+//! needs the margin too: when in doubt, nothing is drafted.
+//!
+//! Depths that together are expected to be slower than no speculation at all are left at once, without rest and
+//! margin, for the best there are: each of them alone may lose too little to move, and all of them a tenth.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -72,8 +74,12 @@ impl Hold {
             }
         }
         trim(&mut kept, costs.most());
-        let moved = self.moved_if_worth_it(&kept, &movers, arms, costs);
-        let depths = moved.unwrap_or(kept);
+        let depths = if costs.speedup(arms, &kept) < 1.0 {
+            best.depths.clone()
+        } else {
+            let moved = self.moved_if_worth_it(&kept, &movers, arms, costs);
+            moved.unwrap_or(kept)
+        };
         for ((&(id, source), arm), &depth) in who.iter().zip(arms).zip(&depths) {
             self.keep(now, id, source, arm, depth);
         }
@@ -105,12 +111,7 @@ impl Hold {
         trim(&mut depths, costs.most());
         let before = costs.goodput(arms, kept);
         let gain = costs.goodput(arms, &depths) / before - 1.0;
-        let margin = if costs.speedup(arms, kept) < 1.0 {
-            0.0
-        } else {
-            MARGIN
-        };
-        (theirs > 0.0 && gain * all / theirs > margin).then_some(depths)
+        (theirs > 0.0 && gain * all / theirs > MARGIN).then_some(depths)
     }
 
     fn of(&self, id: u64, source: Source) -> Option<Held> {
@@ -168,5 +169,49 @@ fn trim(depths: &mut [usize], most: usize) {
         };
         *deepest -= 1;
         rows -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::law::allocate::allocate;
+
+    #[test]
+    fn what_loses_against_no_speculation_is_left_by_all_at_once() {
+        let who: Vec<(u64, Source)> = (0..8).map(|id| (id, Source::Model)).collect();
+        let arms = |chance| vec![Arm::geometric(chance, 8); who.len()];
+        let cheap = StepCosts::linear(who.len(), 1.0, 0.01, 0.05);
+        let dear = StepCosts::linear(who.len(), 1.0, 0.12, 0.05);
+        let mut hold = Hold::default();
+        let easy = arms(0.8);
+        let taken = hold.settle(
+            Duration::ZERO,
+            &who,
+            &easy,
+            &cheap,
+            &allocate(&easy, &cheap),
+        );
+        assert!(taken.iter().all(|&depth| depth > 1), "{taken:?}");
+        // The very next step: nobody has rested.
+        let hard = arms(0.5);
+        let left = hold.settle(Duration::ZERO, &who, &hard, &dear, &allocate(&hard, &dear));
+        assert!(dear.speedup(&hard, &taken) < 1.0);
+        assert!(dear.speedup(&hard, &left) >= 1.0, "{left:?}");
+    }
+
+    #[test]
+    fn what_still_gains_is_kept_until_it_has_rested() {
+        let who = [(1, Source::Model)];
+        let costs = StepCosts::linear(1, 1.0, 0.05, 0.05);
+        let (easy, harder) = ([Arm::geometric(0.9, 8)], [Arm::geometric(0.7, 8)]);
+        let mut hold = Hold::default();
+        let mut settle = |at, arms: &[Arm]| {
+            let now = Duration::from_millis(at);
+            hold.settle(now, &who, arms, &costs, &allocate(arms, &costs))
+        };
+        let taken = settle(0, &easy);
+        assert_eq!(settle(10, &harder), taken);
+        assert_ne!(settle(300, &harder), taken);
     }
 }

@@ -8,7 +8,7 @@ use super::text::{Guesses, Text};
 use crate::controller::Controller;
 use crate::cost::Costs;
 use crate::law::LawSpec;
-use crate::source::{Drafters, Source};
+use crate::source::Source;
 use crate::step::{Candidate, Lookup, Outcome, Step, Verified};
 
 /// Tokens of an answer; then the stream begins another sequence.
@@ -144,7 +144,7 @@ impl World {
     /// Runs a law for `seconds`.
     pub fn run(&self, law: LawSpec, seconds: f64) -> Run {
         let costs = Costs::default();
-        let mut controller = Controller::new(law, Drafters::Auto, costs);
+        let mut controller = Controller::new(law, costs);
         self.run_with(&mut controller, seconds)
     }
 

@@ -49,6 +49,17 @@ impl Distribution {
         self.total
     }
 
+    /// All of it on one token.
+    pub fn point(id: u32) -> Self {
+        Self::from_entries([Weighted { id, weight: 1.0 }])
+    }
+
+    /// Probability of the likeliest token.
+    pub fn highest(&self) -> f64 {
+        let highest = self.entries.iter().map(|e| e.weight).fold(0.0, f32::max);
+        f64::from(highest) / self.total.max(f64::MIN_POSITIVE)
+    }
+
     /// Probability of a token.
     pub fn probability(&self, id: u32) -> f64 {
         self.entries

@@ -21,7 +21,7 @@
 //! nothing: `min(1, p/q)` accepts a point mass with `p(x)` too.
 //!
 //! # Which one
-//! *Own choice*: a row's token is what the target's sampler would have chosen there without any draft,
+//! Where a text is promised, *own choice*: a row's token is what the target's sampler would have chosen there without any draft,
 //! with the same key. Then speculation is invisible: a text does not depend on whether, with what and how
 //! deep was drafted. `min(1, p/q)` keeps the distribution but not the text: which draws are used depends
 //! on where drafts ended, the depth follows measured step times, and so one seed would give another text
@@ -42,7 +42,8 @@
 //! | 2 | 0.491 | 0.447 | 0.345 | 0.303 |
 //!
 //! So the race gives up one to four hundredths of acceptance for the promise, and inversion about twenty: the
-//! target must choose by [`race`] too, whether or not it speculates.
+//! target must choose by [`race`] too, whether or not it speculates. Where only the distribution is promised (sampling
+//! without a seed) there is nothing to pay for, and [`speculative_choice`] is the better one.
 //!
 //! # Example
 //! ```
@@ -73,7 +74,7 @@ mod tests;
 
 pub use coupled::{invert, race, race_among, race_weights};
 pub use distribution::{Distribution, Weighted};
-pub use rejection::speculative_choice;
+pub use rejection::{accepts_draft, instead_of_draft, speculative_choice, speculative_draft};
 
 /// A walk over the rows of one draft.
 #[derive(Debug, Clone)]

@@ -4,6 +4,13 @@ use super::coupled::at_share;
 use super::distribution::{Distribution, Weighted};
 use crate::random::{Lane, PositionKey};
 
+/// A draft for [`speculative_choice`]: a token of `drafter`, drawn with [`Lane::Draft`]. A position that is drafted
+/// again needs another key, and whether the draft is put to the target must not depend on the token: one that is
+/// withdrawn for being unlikely leaves the others more often than `drafter` says.
+pub fn speculative_draft(drafter: &Distribution, key: PositionKey) -> Option<u32> {
+    at_share(drafter, key.uniform(Lane::Draft))
+}
+
 /// The token for a row whose draft was drawn from `drafter`: the draft with probability
 /// `min(1, p(x)/q(x))`, else one drawn from what the target has above the drafter, `max(0, p - q)`.
 ///
@@ -31,25 +38,47 @@ pub fn speculative_choice(
     drafted: u32,
     key: PositionKey,
 ) -> Option<u32> {
-    if accepts(target, drafter, drafted, key.uniform(Lane::Accept)) {
+    if accepts_draft(target.probability(drafted), drafter, drafted, key) {
         return Some(drafted);
     }
+    instead_of_draft(target, drafter, key)
+}
+
+/// The first half of [`speculative_choice`]: whether the draft is kept, which takes no more of the target than its
+/// probability of the draft.
+pub fn accepts_draft(
+    probability: f64,
+    drafter: &Distribution,
+    drafted: u32,
+    key: PositionKey,
+) -> bool {
+    accepts(probability, drafter, drafted, key.uniform(Lane::Accept))
+}
+
+/// The second half: what stands in for a draft that was not kept.
+pub fn instead_of_draft(
+    target: &Distribution,
+    drafter: &Distribution,
+    key: PositionKey,
+) -> Option<u32> {
     instead(target, drafter, key.uniform(Lane::Resample))
 }
 
-pub(super) fn accepts(
-    target: &Distribution,
-    drafter: &Distribution,
-    drafted: u32,
-    draw: f64,
-) -> bool {
-    draw * drafter.probability(drafted) < target.probability(drafted)
+pub(super) fn accepts(probability: f64, drafter: &Distribution, drafted: u32, draw: f64) -> bool {
+    draw * drafter.probability(drafted) < probability
 }
 
 pub(super) fn instead(target: &Distribution, drafter: &Distribution, draw: f64) -> Option<u32> {
-    let residual = Distribution::from_entries(target.entries().iter().map(|e| Weighted {
-        id: e.id,
-        weight: (f64::from(e.weight) / target.total() - drafter.probability(e.id)) as f32,
+    // Both have their tokens in ascending order.
+    let mut rest = drafter.entries().iter().peekable();
+    let residual = Distribution::from_entries(target.entries().iter().map(|e| {
+        while rest.next_if(|other| other.id < e.id).is_some() {}
+        let same = rest.next_if(|other| other.id == e.id);
+        let drafted = same.map_or(0.0, |other| f64::from(other.weight) / drafter.total());
+        Weighted {
+            id: e.id,
+            weight: (f64::from(e.weight) / target.total() - drafted) as f32,
+        }
     }));
     // Equal distributions reject only by rounding; nothing is left over then.
     if residual.total() > 0.0 {

@@ -75,7 +75,7 @@ fn enumerate_rejection(
     for draft in drafter.entries() {
         let drawn = probability * f64::from(draft.weight);
         let kept = grid()
-            .filter(|&u| accepts(&target, &drafter, draft.id, u))
+            .filter(|&u| accepts(target.probability(draft.id), &drafter, draft.id, u))
             .count() as f64
             * share;
         text.push(draft.id);
@@ -217,7 +217,7 @@ fn a_hundred_thousand_samples_of_every_way_fit_the_target() {
                 Some(drafted) => speculative_choice(p, q, drafted, key),
                 None => invert(p, key),
             },
-            |_, q, _, key| at_share(q, key.uniform(crate::random::Lane::Draft)),
+            |_, q, _, key| speculative_draft(q, key),
         ),
     ];
     for (name, choose, draft) in ways {
@@ -310,7 +310,7 @@ proptest! {
         let (p, q) = (model(name, &[], 6), model(name + 5000, &[], 6));
         let overlap: f64 = (0..6).map(|id| p.probability(id).min(q.probability(id))).sum();
         let accepted: f64 = q.entries().iter().map(|draft| {
-            let kept = grid().filter(|&u| accepts(&p, &q, draft.id, u)).count();
+            let kept = grid().filter(|&u| accepts(p.probability(draft.id), &q, draft.id, u)).count();
             f64::from(draft.weight) * kept as f64 / f64::from(GRID)
         }).sum();
         prop_assert!((accepted - overlap).abs() < 1e-9);

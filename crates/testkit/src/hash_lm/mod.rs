@@ -89,6 +89,15 @@ impl HashLm {
         answer
     }
 
+    /// The scores of what follows `text`, without blocks, batches or an engine.
+    pub fn scores(text: &[u32]) -> Vec<f32> {
+        let mut state = START;
+        for (position, &token) in text.iter().enumerate() {
+            state = mix(state, key_value(state, token, position));
+        }
+        (0..Self::VOCAB as u32).map(|id| score(state, id)).collect()
+    }
+
     fn slot(&self, table: &[u32], position: usize) -> Result<usize, ExecuteError> {
         table
             .get(position / BLOCK_TOKENS)
