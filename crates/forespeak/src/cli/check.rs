@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::fleet::FleetOptions;
+use super::workers::FleetOptions;
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {

@@ -5,14 +5,13 @@ mod check;
 mod engine;
 mod examples;
 mod explain;
-mod fleet;
 mod render;
 mod serve;
 mod values;
+mod workers;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use self::fleet::FleetOptions;
 pub(crate) use check::CheckOptions;
 pub(crate) use engine::{CpuTier, KvDtype, ModelOptions, QuantizeTo};
 pub(crate) use explain::ExplainOptions;
@@ -20,6 +19,7 @@ pub(crate) use render::{RenderTarget, RenderVllmOptions};
 pub(crate) use serve::{
     CacheOptions, HttpOptions, KvEventOptions, LogFormat, ServeOptions, SharedOptions,
 };
+pub(crate) use workers::FleetOptions;
 
 /// Serves language models, as OpenAI's clients expect it: on this machine, or from a fleet of workers.
 #[derive(Debug, Parser)]

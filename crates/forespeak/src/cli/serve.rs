@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::engine::{EngineOptions, ModelOptions, SpeculationOptions};
-use super::fleet::FleetOptions;
 use super::values::{seconds, size_or_nothing};
+use super::workers::FleetOptions;
 use crate::size::ByteSize;
 
 #[derive(Debug, Clone, Args)]
