@@ -3,16 +3,20 @@
 //! The tokenizers of today cut a text into words before they merge anything. Their rules differ, but in ASCII they have this in
 //! common: a word ends
 //! - before a lone space between two visible characters,
+//! - behind a lone line feed between two visible characters,
 //! - where letters, digits and other visible characters meet, except before a letter that follows one of the others: some
 //!   rules take `(this` for a word.
 //!
+//! Dashes, quotes and dots of Unicode's general punctuation, which people's programs write for them, count as visible.
+//!
 //! No rule lets a word go on over such a place, none looks back, and what looks ahead looks for the end of white space,
-//! with which no part ends. Added tokens are found before words are: places within one of them are no cuts, and a tokenizer
+//! of which no part has more than one character at its end. Added tokens are found before words are: places within one of them are no cuts, and a tokenizer
 //! whose added tokens reach over white space is left alone.
 //!
 //! This holds for rules that are known here by their text.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde_json::Value;
 use tokenizers::ModelWrapper;
@@ -37,6 +41,10 @@ const SPACE: char = '\u{120}';
 pub(super) struct Cuts {
     /// For each character, those that begin a new part behind it, as bits.
     apart: [u128; ASCII],
+    /// Whether a part may begin with something else than a space: some tokenizers would add one.
+    may_begin_bare: bool,
+    /// Whether Unicode's dashes and quotes begin a new part behind a letter or digit.
+    are_dashes_apart: bool,
     /// Whether letters are nothing but letters: no added token is spelled with them alone.
     are_letters_plain: bool,
 }
@@ -89,6 +97,8 @@ impl Cuts {
     fn at_spaces() -> Self {
         Self {
             apart: [0; ASCII],
+            may_begin_bare: false,
+            are_dashes_apart: false,
             are_letters_plain: false,
         }
     }
@@ -96,6 +106,9 @@ impl Cuts {
     fn between_classes<'a>(added: impl Iterator<Item = &'a str> + Clone) -> Self {
         let is_plain = |content: &str| content.bytes().all(|byte| byte.is_ascii_alphabetic());
         let are_letters_plain = !added.clone().any(is_plain);
+        let are_dashes_apart = !added
+            .clone()
+            .any(|content| content.contains(|sign| DASHES.contains(&sign)));
         let mut apart = [0; ASCII];
         for (before, bits) in (0u8..).zip(&mut apart) {
             for after in 0..ASCII as u8 {
@@ -115,6 +128,8 @@ impl Cuts {
         }
         Self {
             apart,
+            may_begin_bare: true,
+            are_dashes_apart,
             are_letters_plain,
         }
     }
@@ -137,22 +152,45 @@ impl Cuts {
     /// The length of the first part of `text`.
     pub(super) fn first(&self, text: &str) -> usize {
         let bytes = text.as_bytes();
-        let visible = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_graphic);
-        let mut before = bytes.first().copied().unwrap_or_default();
-        for (at, byte) in bytes.iter().copied().enumerate().skip(1) {
-            let is_cut = if byte == b' ' {
-                before.is_ascii_graphic() && visible(at + 1)
-            } else {
-                let apart = self.apart.get(usize::from(before)).copied().unwrap_or(0);
-                byte.is_ascii() && apart >> byte & 1 == 1
-            };
-            if is_cut {
-                return at;
-            }
-            before = byte;
-        }
-        bytes.len()
+        (1..bytes.len())
+            .find(|at| self.is_cut(bytes, *at))
+            .unwrap_or(bytes.len())
     }
+
+    fn is_cut(&self, bytes: &[u8], at: usize) -> bool {
+        let (head, tail) = bytes.split_at(at);
+        let (Some(&before), Some(&after)) = (head.last(), tail.first()) else {
+            return false;
+        };
+        match after {
+            b' ' => ends_visibly(head) && begins_visibly(tail.get(1..).unwrap_or_default()),
+            _ if before == b'\n' => {
+                self.may_begin_bare
+                    && begins_visibly(tail)
+                    && ends_visibly(head.get(..at - 1).unwrap_or_default())
+            }
+            0..=127 => {
+                let apart = self.apart.get(usize::from(before)).copied().unwrap_or(0);
+                apart >> after & 1 == 1
+            }
+            _ => self.are_dashes_apart && before.is_ascii_alphanumeric() && begins_with_dash(tail),
+        }
+    }
+}
+
+/// General punctuation that is neither white space nor without width.
+const DASHES: RangeInclusive<char> = '\u{2010}'..='\u{2027}';
+
+fn begins_with_dash(bytes: &[u8]) -> bool {
+    matches!(bytes, [0xe2, 0x80, 0x90..=0xa7, ..])
+}
+
+fn begins_visibly(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(u8::is_ascii_graphic) || begins_with_dash(bytes)
+}
+
+fn ends_visibly(bytes: &[u8]) -> bool {
+    bytes.last().is_some_and(u8::is_ascii_graphic) || matches!(bytes, [.., 0xe2, 0x80, 0x90..=0xa7])
 }
 
 enum Rule {
@@ -234,8 +272,16 @@ mod tests {
     fn an_added_token_stays_whole() {
         let cuts = Cuts::between_classes(["<|im_start|>"].into_iter());
         assert_eq!(
-            parts(&cuts, "end<|im_start|>user\nHi!"),
-            ["end", "<|im_start|>user\nHi", "!"]
+            parts(&cuts, "end<|im_start|>user\nHi!\n\nSo\u{2014} it\u{2019}s"),
+            [
+                "end",
+                "<|im_start|>user\n",
+                "Hi",
+                "!\n\nSo",
+                "\u{2014}",
+                " it",
+                "\u{2019}s"
+            ]
         );
     }
 

@@ -202,6 +202,9 @@ mod tests {
             Just("a|"),
             Just(" 4"),
             Just("re"),
+            Just("\u{2014}"),
+            Just("\u{2019}s"),
+            Just("a\nb"),
         ];
         proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
     }
