@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What a router costs: ours and others in front of the same two workers, which answer at once and always the same.
 
-Every cell starts a fresh router, warms it up, and then takes the processor time of the router's processes alone.
-Latencies stand beside those of the workers without any router. Prints Markdown; figures are the median of the repeats, with
-their range.
+Every cell starts a fresh router, warms it up, and then takes the processor time of the router's processes alone. Chats are
+prose of some ten thousand different words, new in every request but for the system message that chats share; they are written
+before the clock starts, by the same load generator for all. Latencies stand beside those of the workers without any router.
+Rounds go through all routers in turn. Prints Markdown; figures are the median of the rounds, with their range.
 """
 import argparse
 import contextlib
@@ -16,17 +17,19 @@ from pathlib import Path
 import harness
 from harness import ROOT, free_port
 
-# About 3.6 bytes a token. A chat is a system prompt that 64 others share, and a question of its own.
-SMALL = ["--prompt-tokens", 1120, "--shared-tokens", 1000, "--groups", 64, "--output-tokens", 32]
-LARGE = ["--prompt-tokens", 112000, "--shared-tokens", 111000, "--groups", 4, "--output-tokens", 32]
+# A chat is a system message that it shares with others, and a question of its own. A word of prose has 6.2 bytes.
+PROSE = ["--text", "prose", "--output-tokens", 32]
+SMALL = [*PROSE, "--prompt-tokens", 625, "--shared-tokens", 560, "--groups", 64]
+LARGE = [*PROSE, "--prompt-tokens", 64000, "--shared-tokens", 63400, "--groups", 4]
 CELLS = {  # how many requests, how many at once, what they are
-    "4 kB": (4000, 16, [*SMALL, "--no-stream"]),
+    "4 kB": (16000, 16, [*SMALL, "--no-stream"]),
     "4 kB in 32 chunks": (2000, 32, SMALL),
-    "400 kB": (400, 4, [*LARGE, "--no-stream"]),
+    "400 kB": (800, 4, [*LARGE, "--no-stream"]),
 }
 WARM_UP = 200
 # `forespeak` routes on token ids, `forespeak-text` on blocks of text, as it does for a model without a tokenizer.
-ROUTERS = ["direct", "forespeak", "forespeak-text", "smg", "vllm-router", "sglang-router"]
+ROUTERS = ["direct", "forespeak", "vllm-router", "smg", "sglang-router"]
+RIVALS = ["vllm-router", "smg", "sglang-router"]
 
 
 def venv(name):
@@ -85,33 +88,56 @@ def measure(router, cell, urls):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--routers", default=",".join(ROUTERS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--routers", default=",".join(ROUTERS), help="also: forespeak-text, which compares prompts as text")
     parser.add_argument("--cells", default=",".join(CELLS))
-    parser.add_argument("--raw", type=Path, help="append each measurement to this file as JSON")
+    parser.add_argument("--keep", type=Path, metavar="FILE",
+                        help="add each measurement to FILE and show all that it holds, so that rounds can be made in several quiet spells")
     options = parser.parse_args()
-    cells = options.cells.split(",")
-    routers = options.routers.split(",")
     results = {}
+    if options.keep and options.keep.exists():
+        for line in options.keep.read_text().splitlines():
+            take(results, json.loads(line))
     with harness.mocks("--constant", "--count", 2) as workers:
         urls = [worker["url"] for worker in workers]
-        for repeat in range(options.repeats):
-            for cell in cells:
-                for router in routers:
-                    figures = measure(router, cell, urls)
-                    results.setdefault((cell, router), []).append(figures)
-                    print(f"{repeat + 1}/{options.repeats} {cell:>16} {router:>14} "
-                          f"{figures['cpu_ms_per_1000']:8.0f} ms CPU, p99 {figures['p99_ms']:.2f} ms", file=sys.stderr)
-                    if options.raw:
-                        with options.raw.open("a") as raw:
-                            raw.write(json.dumps({"cell": cell, "router": router, **figures}) + "\n")
+        for number in range(options.rounds):
+            for cell in options.cells.split(","):
+                for router in options.routers.split(","):
+                    figures = {"cell": cell, "router": router, **measure(router, cell, urls)}
+                    take(results, figures)
+                    print(f"{number + 1}/{options.rounds} {cell:>17} {router:>14} "
+                          f"{figures['cpu_ms_per_1000']:8.1f} ms CPU, p99 {figures['p99_ms']:.2f} ms", file=sys.stderr)
+                    if options.keep:
+                        with options.keep.open("a") as kept:
+                            kept.write(json.dumps(figures) + "\n")
     print(table(results))
+    print(verdict(results))
+
+
+def take(results, figures):
+    results.setdefault((figures["cell"], figures["router"]), []).append(figures)
+
+
+def verdict(results):
+    """Ours against the best of the others, cell by cell."""
+    lines = [""]
+    for cell in CELLS:
+        for name, unit in [("cpu_ms_per_1000", "ms CPU per 1,000"), ("p99_ms", "ms p99")]:
+            of = lambda router: harness.spread([run[name] for run in results[cell, router]])[0]
+            rivals = [(of(router), router) for router in RIVALS if (cell, router) in results]
+            if not rivals or (cell, "forespeak") not in results:
+                continue
+            ours, (best, rival) = of("forespeak"), min(rivals)
+            lines.append(f"- {cell}: {ours:.2f} {unit} against {best:.2f} ({rival}), "
+                         f"{'below' if ours < best else 'NOT BELOW'}: {ours / best - 1:+.1%}")
+    return "\n".join(lines)
 
 
 def table(results):
     lines = ["| requests | router | CPU ms per 1,000 (range) | p50 ms | p99 ms (range) | requests/s | RSS MB | failed |",
              "|---|---|---:|---:|---:|---:|---:|---:|"]
-    for (cell, router), runs in results.items():
+    order = lambda key: (list(CELLS).index(key[0]), (ROUTERS + [key[1]]).index(key[1]))
+    for (cell, router), runs in sorted(results.items(), key=lambda item: order(item[0])):
         of = lambda name: harness.spread([run[name] for run in runs])
         cpu, p99 = of("cpu_ms_per_1000"), of("p99_ms")
         shown = "" if router == "direct" else f"{cpu[0]:.0f} ({cpu[1]:.0f}-{cpu[2]:.0f})"

@@ -2,7 +2,7 @@
 //!
 //! - [`options`] is what `forespeak bench` can be told.
 //! - [`workload`] makes requests: plain prompts with shared beginnings, growing chats over shared documents, recorded
-//!   traces. [`arrivals`] says when they are due.
+//!   traces. [`text`] is what they are made of, [`arrivals`] says when they are due.
 //! - [`client`] sends one and writes down when its bytes came, before it looks at them.
 //! - [`run()`] sends all of them. It runs on one thread and parses as little as it can, because it often shares
 //!   its cores with what it measures.
@@ -19,7 +19,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod summary;
-mod text;
+pub mod text;
 pub mod workload;
 
 pub use error::BenchError;

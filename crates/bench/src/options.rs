@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::text::Style;
+
 /// Where load goes, what it is, and where the figures go.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
@@ -35,6 +37,9 @@ pub struct Options {
     /// Tokens of an answer; chats and documents take half to one and a half of it
     #[arg(long, default_value_t = 128, help_heading = "Workload")]
     pub output_tokens: u64,
+    /// What texts are made of; a word of prose is somewhat more than a token
+    #[arg(long, value_enum, default_value_t, help_heading = "Workload")]
+    pub text: Style,
     /// Different documents (chats, documents)
     #[arg(long, default_value_t = 80, help_heading = "Workload")]
     pub documents: u64,

@@ -23,6 +23,10 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How long one such look may take.
 const LOOK_FOR: Duration = Duration::from_secs(5);
 
+/// Bytes of requests that are written before the clock starts: writing them beside a run would slow down whoever shares
+/// the cores, and answers would wait to be looked at.
+const WRITTEN_AHEAD_BYTES: usize = 1 << 30;
+
 /// What a run showed.
 #[derive(Clone, Debug)]
 pub struct Outcomes {
@@ -49,6 +53,7 @@ pub fn run(options: &Options) -> Result<Outcomes, BenchError> {
             stream: !options.no_stream,
             ignore_eos: !options.stop_at_eos,
             token_ids: options.token_ids,
+            text: options.text,
         };
         let run = Run {
             begin: Instant::now(),
@@ -59,15 +64,17 @@ pub fn run(options: &Options) -> Result<Outcomes, BenchError> {
         };
         for index in 0..options.warm_up {
             if let Some(item) = items.get(index % items.len().max(1)) {
-                run.exchange(index, item, &mut Conversation::default(), false)
-                    .await;
+                let body = run.form.body(item, &mut Conversation::default());
+                run.exchange(index, item, body, false).await;
             }
         }
+        let mut chains = chains(items);
+        run.write_ahead(&mut chains);
         let run = Rc::new(Run {
             begin: Instant::now(),
             ..run
         });
-        Rc::clone(&run).send_all(items).await;
+        Rc::clone(&run).send_all(chains).await;
         let lasted = run.begin.elapsed();
         let mut records = run.records.take();
         records.sort_by_key(|record| record.index);
@@ -115,26 +122,48 @@ struct Run {
 }
 
 /// Requests that follow each other: one, or a chat.
-type Chain = Vec<(usize, Item)>;
+struct Chain {
+    requests: Vec<(usize, Item)>,
+    /// The body of the only one, if it was written ahead.
+    written: Option<Bytes>,
+}
+
+impl Chain {
+    /// When the first of them is due.
+    fn due(&self) -> Option<Duration> {
+        match self.requests.first()?.1.due {
+            Due::At(at) => Some(at),
+            Due::AfterPrevious(_) => None,
+        }
+    }
+}
 
 impl Run {
-    async fn send_all(self: Rc<Self>, items: Vec<Item>) {
+    /// Writes the requests that depend on no answer, as far as memory is set aside for them.
+    fn write_ahead(&self, chains: &mut [Chain]) {
+        let mut bytes = 0;
+        for chain in chains {
+            if let [(_, only)] = &chain.requests[..]
+                && bytes < WRITTEN_AHEAD_BYTES
+            {
+                let body = self.form.body(only, &mut Conversation::default());
+                bytes += body.len();
+                chain.written = Some(body);
+            }
+        }
+    }
+
+    async fn send_all(self: Rc<Self>, chains: Vec<Chain>) {
         let slots = self
             .options
             .at_once()
             .map(|most| std::sync::Arc::new(Semaphore::new(most)));
         let mut running = JoinSet::new();
-        for chain in chains(items) {
-            let Some((
-                _,
-                Item {
-                    due: Due::At(at), ..
-                },
-            )) = chain.first()
-            else {
+        for chain in chains {
+            let Some(at) = chain.due() else {
                 continue;
             };
-            sleep_until(self.begin + *at).await;
+            sleep_until(self.begin + at).await;
             let slot = match &slots {
                 Some(slots) => std::sync::Arc::clone(slots).acquire_owned().await.ok(),
                 None => None,
@@ -149,20 +178,23 @@ impl Run {
     async fn follow(self: Rc<Self>, chain: Chain, slot: Option<OwnedSemaphorePermit>) {
         let mut conversation = Conversation::default();
         let closed_loop = slot.is_some() && self.options.rate.is_none();
-        let turns = chain.len();
-        for (turn, (index, item)) in chain.into_iter().enumerate() {
+        let mut written = chain.written;
+        let turns = chain.requests.len();
+        for (turn, (index, item)) in chain.requests.into_iter().enumerate() {
+            let since = Instant::now();
+            let body = written
+                .take()
+                .unwrap_or_else(|| self.form.body(&item, &mut conversation));
             let due = match item.due {
                 // Whoever waits for a free place is not late.
                 Due::At(_) if closed_loop => Instant::now(),
                 Due::At(at) => self.begin + at,
-                Due::AfterPrevious(think) => Instant::now() + think,
+                Due::AfterPrevious(think) => since + think,
             };
             sleep_until(due).await;
             let sent = Instant::now();
             let goes_on = turn + 1 < turns;
-            let answered = self
-                .exchange(index, &item, &mut conversation, goes_on)
-                .await;
+            let answered = self.exchange(index, &item, body, goes_on).await;
             let outcome = answered.outcome;
             let text = self.record(index, item.session, (due, sent), answered);
             if outcome != Outcome::Ok {
@@ -172,14 +204,7 @@ impl Run {
         }
     }
 
-    async fn exchange(
-        &self,
-        index: usize,
-        item: &Item,
-        said: &mut Conversation,
-        keep_text: bool,
-    ) -> Answered {
-        let body = self.form.body(item, said);
+    async fn exchange(&self, index: usize, item: &Item, body: Bytes, keep_text: bool) -> Answered {
         let limits = Limits {
             timeout: Options::seconds(self.options.timeout),
             leave_after: self.leaves_after(index, item),
@@ -231,21 +256,16 @@ fn chains(items: Vec<Item>) -> Vec<Chain> {
     let mut by_session: HashMap<u64, usize> = HashMap::new();
     for (index, item) in items.into_iter().enumerate() {
         match (item.due, by_session.get(&item.session)) {
-            (Due::AfterPrevious(_), Some(&chain)) => chains[chain].push((index, item)),
+            (Due::AfterPrevious(_), Some(&chain)) => chains[chain].requests.push((index, item)),
             _ => {
                 by_session.insert(item.session, chains.len());
-                chains.push(vec![(index, item)]);
+                chains.push(Chain {
+                    requests: vec![(index, item)],
+                    written: None,
+                });
             }
         }
     }
-    chains.sort_by_key(|chain| match chain.first() {
-        Some((
-            _,
-            Item {
-                due: Due::At(at), ..
-            },
-        )) => *at,
-        _ => Duration::ZERO,
-    });
+    chains.sort_by_key(|chain| chain.due().unwrap_or_default());
     chains
 }

@@ -118,6 +118,12 @@ impl WorkerSpec {
             .collect()
     }
 
+    /// Its data-parallel ranks, each of which has a KV cache of its own; at least 1.
+    pub fn ranks(&self) -> u16 {
+        let ranks = self.events.as_ref().map_or(1, |events| events.ranks);
+        u16::try_from(ranks).unwrap_or(u16::MAX).max(1)
+    }
+
     /// Checks what can be checked without asking the worker.
     ///
     /// # Errors

@@ -30,6 +30,9 @@ pub const PRIORITY: &str = "x-forespeak-priority";
 /// Ties requests together that want the same worker.
 pub const SESSION_ID: &str = "x-session-id";
 
+/// To a worker: which of its data-parallel ranks is meant, by vLLM's name for it.
+pub const DATA_PARALLEL_RANK: &str = "x-data-parallel-rank";
+
 /// Why a worker was chosen, for tenants that may know.
 pub const DECISION: &str = "x-forespeak-decision";
 

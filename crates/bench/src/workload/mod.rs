@@ -16,7 +16,7 @@ pub use plain::{Plain, plain};
 use crate::arrivals::Gaps;
 use crate::error::BenchError;
 use crate::options::{Kind, Options};
-use crate::text;
+use crate::text::{self, Style};
 
 /// Requests of a random workload of which nothing else was said.
 const REQUESTS: usize = 200;
@@ -141,6 +141,8 @@ pub struct Form {
     pub ignore_eos: bool,
     /// Prompts as token ids, which only `/v1/completions` takes.
     pub token_ids: bool,
+    /// What texts are made of.
+    pub text: Style,
 }
 
 /// What has been said in one chat.
@@ -189,15 +191,15 @@ impl Form {
             Prompt::Parts(parts) => {
                 let mut prompt = String::new();
                 for (number, tokens) in parts {
-                    text::words(&mut prompt, *number, *tokens);
+                    self.text.write(&mut prompt, *number, *tokens);
                 }
                 body["messages"] = json!([{"role": "user", "content": prompt}]);
             }
             Prompt::Turn { document, question } => {
                 if let Some(document) = document {
-                    conversation.say("system", *document);
+                    conversation.say("system", self.text, *document);
                 }
-                conversation.say("user", *question);
+                conversation.say("user", self.text, *question);
                 body["messages"] = json!(conversation.messages);
             }
         }
@@ -206,9 +208,9 @@ impl Form {
 }
 
 impl Conversation {
-    fn say(&mut self, role: &str, (number, tokens): (u64, u64)) {
+    fn say(&mut self, role: &str, style: Style, (number, tokens): (u64, u64)) {
         let mut content = String::new();
-        text::words(&mut content, number, tokens);
+        style.write(&mut content, number, tokens);
         self.messages
             .push(json!({"role": role, "content": content.trim_start()}));
     }
@@ -224,6 +226,7 @@ mod tests {
             stream: true,
             ignore_eos: true,
             token_ids,
+            text: Style::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use super::embedded;
 use super::error::CommandError;
 use crate::banner::{Banner, Role};
 use crate::cli::ServeOptions;
+use crate::machine::prefer_small_pages;
 use crate::settings::settings;
 use crate::signals::{pull_on_signals, reload_on_hangup};
 use crate::status_line;
@@ -42,6 +43,9 @@ pub(super) fn run(options: Box<ServeOptions>, role: Role) -> Result<(), CommandE
         config::Cache::OFF.clone_into(&mut config.cache.store);
     }
     let beside_engine = needs_engine(&config);
+    if !beside_engine {
+        prefer_small_pages();
+    }
     let made_up = SaltSecret::random();
     let tenants = match role {
         Role::Worker if config.server.api_key_file.is_none() => Tenants::of_a_worker(),

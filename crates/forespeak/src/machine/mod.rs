@@ -2,6 +2,8 @@
 
 mod cores;
 mod memory;
+mod pages;
 
 pub(crate) use cores::physical_cores;
 pub(crate) use memory::available_memory;
+pub(crate) use pages::prefer_small_pages;

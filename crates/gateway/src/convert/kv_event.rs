@@ -35,6 +35,7 @@ fn kv_event(event: engine::KvEvent) -> KvEvent {
                 .into_iter()
                 .collect(),
             medium: Medium::Resident,
+            ..BlockStored::default()
         }),
         engine::KvEvent::Removed { hashes } => KvEvent::Removed {
             block_hashes: as_integers(&hashes),

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use fleet::Worker;
 use routing::admission::WorkerLedger;
 use routing::calibration::Calibration;
-use routing::index::Source;
+use routing::index::{CacheId, PrefixIndex, Source};
+
+use super::ranks::Ranks;
 
 /// The books about one worker, from its arrival in the fleet to its departure.
 pub(super) struct Account {
@@ -18,6 +20,8 @@ pub(super) struct Account {
     pub(super) calibration: Calibration,
     /// The most KV tokens that the open requests can hold, cached or not.
     pub(super) claimed_tokens: u64,
+    /// Where among its data-parallel ranks requests were sent.
+    pub(super) ranks: Ranks,
     /// When the last page of metrics came that the ledger knows of.
     pub(super) scraped: Option<Instant>,
     /// What the index was told last.
@@ -39,6 +43,7 @@ pub(super) struct Account {
 impl Account {
     pub(super) fn new(worker: Arc<Worker>, epoch: u64, now: Duration) -> Self {
         Self {
+            ranks: Ranks::new(worker.spec().ranks()),
             worker,
             epoch,
             ledger: WorkerLedger::default(),
@@ -55,4 +60,28 @@ impl Account {
             events_missing: false,
         }
     }
+
+    /// The cache that a request fills which was sent to this rank, or to none by name. `None` where the worker chooses
+    /// among several.
+    pub(super) fn cache(&self, rank: Option<u16>) -> Option<CacheId> {
+        let worker = self.worker.id();
+        match (rank, self.worker.spec().ranks()) {
+            (Some(rank), _) => Some(CacheId { worker, rank }),
+            (None, 1) => Some(worker.into()),
+            (None, _) => None,
+        }
+    }
+
+    /// Tells the index what its caches are known by and how large they are.
+    pub(super) fn introduce_to(&self, index: &mut PrefixIndex) {
+        let ranks = self.worker.spec().ranks();
+        let block_tokens = index.block_tokens() as u64;
+        let each = |tokens: u64| blocks(tokens / u64::from(ranks), block_tokens);
+        let capacity = self.capacity_tokens.map(each);
+        index.set_ranks(self.worker.id(), ranks, self.source, capacity);
+    }
+}
+
+fn blocks(tokens: u64, block_tokens: u64) -> u32 {
+    u32::try_from(tokens / block_tokens.max(1)).unwrap_or(u32::MAX)
 }

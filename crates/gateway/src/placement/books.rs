@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use fleet::health::{PanicConfig, Standing};
 use fleet::{Snapshot, Worker, WorkerId};
-use routing::admission::{
-    Demand, DrainRate, MIN_RETRY, Pressure, Refusal, RefusalCause, Rules, Ticket,
-};
-use routing::index::{Matches, PrefixIndex, Source};
+use routing::admission::{Demand, DrainRate, MIN_RETRY, Pressure, Refusal, RefusalCause, Rules};
+use routing::index::{Matches, PrefixIndex};
 use routing::{Decision, Draw, Policy, Priority, RequestView, Speeds, WorkerView};
 
 use super::account::Account;
 use super::chosen::Chosen;
+use super::claim::Claim;
 use super::config::PoolConfig;
 use super::desk::Booking;
 use super::outcome::Reported;
@@ -63,7 +62,8 @@ impl Wanted {
 
 /// A request held against every worker of the pool.
 pub(super) struct Weighed<'a> {
-    workers: Vec<&'a Arc<Worker>>,
+    /// Each with the rank of it that would be named.
+    workers: Vec<(&'a Arc<Worker>, Option<u16>)>,
     views: Vec<WorkerView>,
     matches: Matches,
     prompt_tokens: u64,
@@ -154,9 +154,8 @@ impl Books {
             return;
         }
         self.index.remove_worker(worker.id());
-        self.index
-            .set_worker(worker.id(), Source::Expectation, None);
         let account = Account::new(Arc::clone(worker), self.next_epoch, now.since_start);
+        account.introduce_to(&mut self.index);
         self.next_epoch += 1;
         if let Some(slot) = self.accounts.get_mut(at) {
             *slot = Some(account);
@@ -167,8 +166,11 @@ impl Books {
         let Some(seen) = worker.sighting() else {
             return;
         };
-        let block_tokens = self.index.block_tokens() as u64;
-        let Some(account) = self.account_mut(worker.id()) else {
+        let Self {
+            accounts, index, ..
+        } = self;
+        let account = accounts.get_mut(usize::from(worker.id().0));
+        let Some(account) = account.and_then(Option::as_mut) else {
             return;
         };
         if account.scraped == Some(seen.at) {
@@ -181,15 +183,14 @@ impl Books {
             account.engine_block_tokens = u64::from(size).max(1);
         }
         let capacity = seen.observation.cache.capacity_tokens;
-        let (source, changed) = (account.source, account.capacity_tokens != capacity);
+        let changed = account.capacity_tokens != capacity;
         account.capacity_tokens = capacity;
         let restarted = seen.rates.as_ref().is_some_and(|rates| rates.restarted);
         if restarted {
-            self.index.cleared(worker.id(), now.since_start);
+            index.restarted(worker.id(), now.since_start);
         }
         if changed {
-            let blocks = capacity.map(|tokens| blocks(tokens, block_tokens));
-            self.index.set_worker(worker.id(), source, blocks);
+            account.introduce_to(index);
         }
     }
 
@@ -208,6 +209,8 @@ impl Books {
         let mut workers = Vec::with_capacity(standings.len());
         let mut views = Vec::with_capacity(standings.len());
         let mut largest = 0;
+        let prompt = &wanted.prompt;
+        let mut matches = self.index.matches(&prompt.keys, now.since_start);
         let peers = Speeds::mean(standings.iter().map(|(worker, _)| worker.speeds()));
         for (worker, Standing { weight, .. }) in standings {
             let Some(account) = self.account(worker.id()) else {
@@ -224,14 +227,19 @@ impl Books {
             if weight > 0.0 {
                 largest = largest.max(view.kv_capacity_tokens);
             }
-            workers.push(worker);
+            let rank = account
+                .ranks
+                .choose(&matches, worker.id(), worker.in_flight() as usize);
+            if let Some(rank) = rank {
+                matches.count_on(worker.id(), rank);
+            }
+            workers.push((worker, rank));
             views.push(view);
         }
-        let prompt = &wanted.prompt;
         Weighed {
             workers,
             views,
-            matches: self.index.matches(&prompt.keys, now.since_start),
+            matches,
             prompt_tokens: prompt.tokens,
             expected_output_tokens: self.expected_output(wanted, largest),
             block_tokens: self.index.block_tokens() as u32,
@@ -265,7 +273,7 @@ impl Books {
             .iter()
             .position(|view| view.id == decision.chosen)?;
         let view = weighed.views.get(place)?;
-        let worker = *weighed.workers.get(place)?;
+        let (worker, rank) = *weighed.workers.get(place)?;
         // Its breaker may have opened since it was looked at; whoever was chosen in panic goes anyway.
         let attempt = worker
             .begin(now.instant)
@@ -290,22 +298,29 @@ impl Books {
         let adds_blocks =
             request.prompt_tokens.saturating_sub(predicted_cached) >= account.engine_block_tokens;
         account.unannounced = account.unannounced.saturating_add(u32::from(adds_blocks));
-        let epoch = account.epoch;
-        self.index
-            .expect(view.id, &wanted.prompt.keys, now.since_start);
+        account.ranks.begin(rank);
+        let (epoch, cache) = (account.epoch, account.cache(rank));
+        if let Some(cache) = cache {
+            self.index
+                .expect(cache, &wanted.prompt.keys, now.since_start);
+        }
         if let Some(sent) = &mut self.sent {
             sent.note(worker, &wanted.prompt);
         }
         Some(Booking {
             worker: Arc::clone(worker),
-            epoch,
-            ticket,
+            claim: Claim {
+                worker: worker.id(),
+                epoch,
+                ticket,
+                kv_tokens: demand.kv_tokens,
+                claimed_tokens,
+                rank,
+            },
             attempt,
-            kv_tokens: demand.kv_tokens,
-            claimed_tokens,
             predicted_cached,
             chosen: Arc::new(Chosen::new(
-                worker,
+                (worker, rank),
                 wanted,
                 decision,
                 predicted_cached,
@@ -323,41 +338,33 @@ impl Books {
     }
 
     /// Its first token came.
-    pub(super) fn first_token(&mut self, worker: WorkerId, epoch: u64, ticket: Ticket, now: Now) {
-        if let Some(account) = self.current(worker, epoch) {
-            account.ledger.first_token(ticket, now.since_start);
+    pub(super) fn first_token(&mut self, claim: Claim, now: Now) {
+        if let Some(account) = self.current(claim) {
+            account.ledger.first_token(claim.ticket, now.since_start);
         }
     }
 
     /// A request turns out to hold more than was thought.
-    pub(super) fn claim_more(&mut self, worker: WorkerId, epoch: u64, tokens: u64) {
-        if let Some(account) = self.current(worker, epoch) {
+    pub(super) fn claim_more(&mut self, claim: Claim, tokens: u64) {
+        if let Some(account) = self.current(claim) {
             account.claimed_tokens += tokens;
         }
     }
 
     /// A request is over.
-    pub(super) fn settle(
-        &mut self,
-        worker: WorkerId,
-        epoch: u64,
-        ticket: Ticket,
-        kv_tokens: u64,
-        claimed_tokens: u64,
-        now: Now,
-    ) {
-        self.drain.settled(kv_tokens, now.since_start);
-        if let Some(account) = self.current(worker, epoch) {
-            account.ledger.settle(ticket, now.since_start);
-            account.claimed_tokens = account.claimed_tokens.saturating_sub(claimed_tokens);
+    pub(super) fn settle(&mut self, claim: Claim, now: Now) {
+        self.drain.settled(claim.kv_tokens, now.since_start);
+        if let Some(account) = self.current(claim) {
+            account.ledger.settle(claim.ticket, now.since_start);
+            account.claimed_tokens = account.claimed_tokens.saturating_sub(claim.claimed_tokens);
+            account.ranks.end(claim.rank);
         }
     }
 
     /// An answer says what it took. Returns the size of a block, by which a prediction may be off.
     pub(super) fn learn(
         &mut self,
-        worker: WorkerId,
-        epoch: u64,
+        claim: Claim,
         predicted_cached: u64,
         answers: u32,
         reported: Reported,
@@ -367,7 +374,7 @@ impl Books {
             self.expected_output_tokens += NEW_ANSWER_SHARE * (each - self.expected_output_tokens);
         }
         let own = self.index.block_tokens() as u64;
-        let account = self.current(worker, epoch);
+        let account = self.current(claim);
         let block = account
             .as_ref()
             .map_or(own, |account| account.engine_block_tokens.max(own));
@@ -407,9 +414,9 @@ impl Books {
     }
 
     /// The books that a request was booked in, unless the worker has left since.
-    fn current(&mut self, worker: WorkerId, epoch: u64) -> Option<&mut Account> {
-        self.account_mut(worker)
-            .filter(|account| account.epoch == epoch)
+    fn current(&mut self, claim: Claim) -> Option<&mut Account> {
+        self.account_mut(claim.worker)
+            .filter(|account| account.epoch == claim.epoch)
     }
 
     /// What the answers will likely take; never so much that even an empty worker had no room.
@@ -422,10 +429,6 @@ impl Books {
             tokens => all.min(tokens.saturating_sub(wanted.prompt.tokens)),
         }
     }
-}
-
-pub(super) fn blocks(tokens: u64, block_tokens: u64) -> u32 {
-    u32::try_from(tokens / block_tokens.max(1)).unwrap_or(u32::MAX)
 }
 
 fn whole_blocks(tokens: u64, block_tokens: u64) -> u64 {

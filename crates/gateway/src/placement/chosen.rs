@@ -24,6 +24,9 @@ pub struct Chosen {
     /// The worker's name.
     #[serde(serialize_with = "name")]
     pub worker: Arc<Worker>,
+    /// The data-parallel rank that was named to it, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u16>,
     /// Tokens of the prompt.
     pub prompt_tokens: u64,
     /// Of these, expected in the worker's cache.
@@ -38,7 +41,7 @@ pub struct Chosen {
 
 impl Chosen {
     pub(super) fn new(
-        worker: &Arc<Worker>,
+        (worker, rank): (&Arc<Worker>, Option<u16>),
         wanted: &Wanted,
         decision: Decision,
         predicted_cached_tokens: u64,
@@ -51,6 +54,7 @@ impl Chosen {
             at,
             tenant: Arc::clone(&wanted.tenant),
             worker: Arc::clone(worker),
+            rank,
             prompt_tokens: wanted.prompt.tokens,
             predicted_cached_tokens,
             waited,

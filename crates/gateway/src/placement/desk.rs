@@ -15,13 +15,13 @@ use std::time::Duration;
 use fleet::{Attempt, Snapshot, Worker, WorkerId};
 use routing::Decision;
 use routing::admission::{
-    FairQueue, Pressure, QueueLimits, Refusal, TenantId, Ticket, Verdict, Waiting, admit,
-    turned_away,
+    FairQueue, Pressure, QueueLimits, Refusal, TenantId, Verdict, Waiting, admit, turned_away,
 };
 use tokio::sync::oneshot;
 
 use super::books::{Books, Now, Wanted};
 use super::chosen::Chosen;
+use super::claim::Claim;
 use super::placement::Held;
 
 /// The answer to a request, given at once.
@@ -42,13 +42,8 @@ pub(super) enum Answer {
 /// A worker booked for a request. Plain: whoever gets it out of the lock makes it give itself back.
 pub(super) struct Booking {
     pub(super) worker: Arc<Worker>,
-    pub(super) epoch: u64,
-    pub(super) ticket: Ticket,
+    pub(super) claim: Claim,
     pub(super) attempt: Attempt,
-    /// To be given back with the ticket.
-    pub(super) kv_tokens: u64,
-    /// The most KV tokens the request can hold there, as far as known.
-    pub(super) claimed_tokens: u64,
     /// Cached tokens to expect in the worker's report.
     pub(super) predicted_cached: u64,
     pub(super) chosen: Arc<Chosen>,

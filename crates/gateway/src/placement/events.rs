@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet::{KvChange, KvUpdate, Worker, WorkerId};
-use protocol::kv_events::{BlockStored, ExtraKey, KvEvent};
-use routing::index::{Medium, Source, Stored};
+use protocol::kv_events::{Adapter, BlockStored, ExtraKey, KvEvent};
+use routing::index::{CacheId, Medium, Source, Stored};
 use routing::keys::{KeySeed, Root};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::books::{Books, Now, blocks};
+use super::books::{Books, Now};
 use super::shared::Shared;
 
 /// How often silence is looked for.
@@ -40,26 +40,37 @@ pub(super) async fn follow(
     mut updates: mpsc::Receiver<KvUpdate>,
 ) {
     while let Some(update) = updates.recv().await {
-        let worker = update.worker;
+        let (worker, rank) = (update.worker, update.rank);
         match update.change {
             // One event at a time: between two of them requests are placed.
             KvChange::Batch(batch) => {
                 for event in &batch.events {
-                    take_in(&shared, seed, worker, event);
+                    take_in(&shared, seed, (worker, rank), event);
                 }
             }
             KvChange::Forget(_) => {
                 let now = shared.now().since_start;
-                shared.desk().books.index.cleared(worker, now);
+                let books = &mut shared.desk().books;
+                if let Some(cache) = books.cache(worker, rank) {
+                    books.index.cleared(cache, now);
+                }
             }
             KvChange::Gone => shared.desk().gone(worker),
         }
     }
 }
 
-fn take_in(shared: &Shared, seed: KeySeed, worker: WorkerId, event: &KvEvent) {
+pub(super) fn take_in(
+    shared: &Shared,
+    seed: KeySeed,
+    (worker, rank): (WorkerId, u32),
+    event: &KvEvent,
+) {
     let now = shared.now().since_start;
     let mut desk = shared.desk();
+    let Some(cache) = desk.books.cache(worker, rank) else {
+        return;
+    };
     if let Some(account) = desk.books.account_mut(worker) {
         account.unannounced = 0;
         match event {
@@ -89,17 +100,17 @@ fn take_in(shared: &Shared, seed: KeySeed, worker: WorkerId, event: &KvEvent) {
                 medium,
             };
             // What cannot be placed is counted by the index, and shown by the metrics.
-            let _counted = index.stored(worker, event, now);
+            let _counted = index.stored(cache, event, now);
         }
         KvEvent::Removed {
             block_hashes,
             medium: from,
         } => {
             if let Some(medium) = medium(*from) {
-                index.removed(worker, block_hashes, medium, now);
+                index.removed(cache, block_hashes, medium, now);
             }
         }
-        KvEvent::Cleared => index.cleared(worker, now),
+        KvEvent::Cleared => index.cleared(cache, now),
     }
 }
 
@@ -115,18 +126,26 @@ fn medium(told: protocol::kv_events::Medium) -> Option<Medium> {
     }
 }
 
-/// Salt and adapter of a prompt's first block. vLLM names both without saying which is which, the
-/// adapter first; as we send a salt with everything, a single name is the salt.
+/// Salt and adapter of a prompt's first block. Among what tells blocks apart vLLM has both without saying which is which,
+/// the adapter first; beside it stands which adapter it was, so whatever is left is the salt.
 fn root(seed: KeySeed, stored: &BlockStored) -> Root {
-    let mut names = names(stored);
-    match (names.next(), names.next_back()) {
-        (Some(adapter), Some(salt)) => Root::new(seed, salt, Some(adapter)),
-        (salt, _) => Root::new(seed, salt.unwrap_or_default(), None),
+    let mut names = names(stored).peekable();
+    match &stored.adapter {
+        Adapter::None => Root::new(seed, names.next().unwrap_or_default(), None),
+        Adapter::Named(adapter) => {
+            names.next_if(|name| name == adapter);
+            Root::new(seed, names.next().unwrap_or_default(), Some(adapter))
+        }
+        // Nobody asks for an adapter by number: what it computed is kept apart, and found by nobody.
+        Adapter::Numbered(number) => {
+            let nameless = format!("\0{number}");
+            Root::new(seed, names.next().unwrap_or_default(), Some(&nameless))
+        }
     }
 }
 
 /// What the first of these blocks is told apart by besides its tokens.
-fn names(stored: &BlockStored) -> impl DoubleEndedIterator<Item = &str> {
+fn names(stored: &BlockStored) -> impl Iterator<Item = &str> {
     let keys = stored.extra_keys.first().into_iter().flatten();
     keys.filter_map(|key| match key {
         ExtraKey::Text(name) => Some(name.as_str()),
@@ -163,6 +182,15 @@ pub(super) async fn watch(shared: Arc<Shared>) {
 }
 
 impl Books {
+    /// The cache that a rank's events are about. A worker without ranks may itself be one of several elsewhere, and tell
+    /// its number among them.
+    fn cache(&self, worker: WorkerId, told_rank: u32) -> Option<CacheId> {
+        let ranks = self.account(worker)?.worker.spec().ranks();
+        let rank = if ranks == 1 { 0 } else { told_rank };
+        let rank = u16::try_from(rank).ok().filter(|rank| *rank < ranks)?;
+        Some(CacheId { worker, rank })
+    }
+
     /// Decides for every worker what its cache is known by; returns those for which that has changed, and
     /// what is wrong with their events.
     fn look_for_silence(
@@ -209,12 +237,55 @@ impl Books {
             }
             if account.source != source {
                 account.source = source;
-                let block_tokens = index.block_tokens() as u64;
-                let capacity = account.capacity_tokens;
-                let capacity = capacity.map(|tokens| blocks(tokens, block_tokens));
-                index.set_worker(worker.id(), source, capacity);
+                account.introduce_to(index);
             }
         }
         changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: KeySeed = KeySeed(3);
+
+    fn stored(adapter: Adapter, keys: &[&str]) -> BlockStored {
+        let text = |key: &&str| ExtraKey::Text((*key).to_owned());
+        BlockStored {
+            extra_keys: vec![keys.iter().map(text).collect()],
+            adapter,
+            ..BlockStored::default()
+        }
+    }
+
+    fn named(adapter: &str) -> Adapter {
+        Adapter::Named(adapter.to_owned())
+    }
+
+    #[test]
+    fn an_adapters_blocks_are_found_by_its_requests_with_a_salt_and_without() {
+        for (adapter, keys, salt, asked) in [
+            (Adapter::None, vec![], "", None),
+            (Adapter::None, vec!["salt"], "salt", None),
+            (named("sql"), vec!["sql"], "", Some("sql")),
+            (named("sql"), vec!["sql", "salt"], "salt", Some("sql")),
+            // A version that tells the adapter apart in a way we do not know.
+            (named("sql"), vec!["salt"], "salt", Some("sql")),
+            (named("sql"), vec![], "", Some("sql")),
+        ] {
+            let told = root(SEED, &stored(adapter.clone(), &keys));
+            let wanted = Root::new(SEED, salt, asked);
+            assert!(told == wanted, "{adapter:?} {keys:?}");
+        }
+    }
+
+    #[test]
+    fn an_adapter_known_by_number_only_is_nobodys() {
+        let told = root(SEED, &stored(Adapter::Numbered(1), &[]));
+        for asked in [None, Some("1"), Some("sql")] {
+            assert!(told != Root::new(SEED, "", asked));
+        }
+        assert!(told != root(SEED, &stored(Adapter::Numbered(2), &[])));
     }
 }

@@ -16,6 +16,7 @@ mod account;
 mod ask;
 mod books;
 mod chosen;
+mod claim;
 mod config;
 mod desk;
 mod events;
@@ -28,6 +29,7 @@ mod outcome;
 )]
 mod placement;
 mod pool;
+mod ranks;
 mod reading;
 mod recycling;
 mod refusal;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fleet::{Attempt, Worker};
-use routing::admission::Ticket;
 use routing::decision::Reason;
 
 use super::chosen::Chosen;
+use super::claim::Claim;
 use super::desk::Booking;
 use super::outcome::{Outcome, Reported};
 use super::shared::Shared;
@@ -18,10 +18,7 @@ const CLAIM_STEP_TOKENS: u64 = 1024;
 pub(super) struct Held {
     shared: Arc<Shared>,
     worker: Arc<Worker>,
-    epoch: u64,
-    ticket: Ticket,
-    kv_tokens: u64,
-    claimed_tokens: u64,
+    claim: Claim,
     predicted_cached: u64,
     chosen: Arc<Chosen>,
     attempt: Option<Attempt>,
@@ -32,10 +29,7 @@ impl Held {
         Self {
             shared: Arc::clone(shared),
             worker: booking.worker,
-            epoch: booking.epoch,
-            ticket: booking.ticket,
-            kv_tokens: booking.kv_tokens,
-            claimed_tokens: booking.claimed_tokens,
+            claim: booking.claim,
             predicted_cached: booking.predicted_cached,
             chosen: booking.chosen,
             attempt: Some(booking.attempt),
@@ -52,13 +46,7 @@ impl Drop for Held {
         // The fleet counts the attempt as in flight: it ends before the books are closed, so that whoever
         // gets the room next finds the fleet ready.
         drop(self.attempt.take());
-        self.shared.settle(
-            self.worker.id(),
-            self.epoch,
-            self.ticket,
-            self.kv_tokens,
-            self.claimed_tokens,
-        );
+        self.shared.settle(self.claim);
     }
 }
 
@@ -92,6 +80,11 @@ impl Placement {
         &self.held.worker
     }
 
+    /// Which of its data-parallel ranks is to be named, if one is.
+    pub fn rank(&self) -> Option<u16> {
+        self.held.claim.rank
+    }
+
     /// Why there.
     pub fn chosen(&self) -> &Arc<Chosen> {
         &self.held.chosen
@@ -116,14 +109,7 @@ impl Placement {
         if std::mem::replace(&mut self.started, true) {
             return;
         }
-        let Held {
-            shared,
-            worker,
-            epoch,
-            ticket,
-            ..
-        } = &self.held;
-        shared.first_token(worker.id(), *epoch, *ticket);
+        self.held.shared.first_token(self.held.claim);
     }
 
     /// The answer goes on; so many tokens have come in all. For now and then, not for every piece.
@@ -133,16 +119,11 @@ impl Placement {
             attempt.moved(now);
         }
         let holds = self.prompt_tokens.saturating_add(output_tokens);
-        if holds > self.held.claimed_tokens {
-            let more = holds - self.held.claimed_tokens + CLAIM_STEP_TOKENS;
-            self.held.claimed_tokens += more;
-            let Held {
-                shared,
-                worker,
-                epoch,
-                ..
-            } = &self.held;
-            shared.claim_more(worker.id(), *epoch, more);
+        let claimed = &mut self.held.claim.claimed_tokens;
+        if holds > *claimed {
+            let more = holds - *claimed + CLAIM_STEP_TOKENS;
+            *claimed += more;
+            self.held.shared.claim_more(self.held.claim, more);
         }
     }
 
@@ -168,11 +149,10 @@ impl Placement {
     fn learn(&mut self, reported: Reported) {
         let Held {
             shared,
-            worker,
-            epoch,
+            claim,
             predicted_cached,
             ..
         } = &self.held;
-        shared.learn(worker, *epoch, *predicted_cached, self.answers, reported);
+        shared.learn(*claim, *predicted_cached, self.answers, reported);
     }
 }

@@ -47,8 +47,9 @@ impl Pool {
         let mut desk = self.shared.desk();
         let books = &mut desk.books;
         let account = books.account(worker.id());
-        if account.is_some_and(|account| account.source == Source::Expectation) {
-            books.index.expect(worker.id(), &keys, now.since_start);
+        let account = account.filter(|account| account.source == Source::Expectation);
+        if let Some(cache) = account.and_then(|account| account.cache(None)) {
+            books.index.expect(cache, &keys, now.since_start);
         }
     }
 }

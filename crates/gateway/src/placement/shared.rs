@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fleet::Registry;
 use fleet::health::PanicConfig;
-use fleet::{Registry, Worker, WorkerId};
-use routing::admission::Ticket;
 use tokio::time::Instant;
 
 use super::books::Now;
+use super::claim::Claim;
 use super::desk::{Delivery, Desk};
 use super::metrics::Meters;
 use super::outcome::Reported;
@@ -95,19 +95,11 @@ impl Shared {
         self.deliver(deliveries);
     }
 
-    pub(super) fn settle(
-        self: &Arc<Self>,
-        worker: WorkerId,
-        epoch: u64,
-        ticket: Ticket,
-        kv_tokens: u64,
-        claimed_tokens: u64,
-    ) {
+    pub(super) fn settle(self: &Arc<Self>, claim: Claim) {
         let now = self.now();
         let deliveries = {
             let mut desk = self.desk();
-            desk.books
-                .settle(worker, epoch, ticket, kv_tokens, claimed_tokens, now);
+            desk.books.settle(claim, now);
             if desk.waiting().0 == 0 {
                 return;
             }
@@ -116,27 +108,25 @@ impl Shared {
         self.deliver(deliveries);
     }
 
-    pub(super) fn first_token(&self, worker: WorkerId, epoch: u64, ticket: Ticket) {
+    pub(super) fn first_token(&self, claim: Claim) {
         let now = self.now();
-        self.desk().books.first_token(worker, epoch, ticket, now);
+        self.desk().books.first_token(claim, now);
     }
 
-    pub(super) fn claim_more(&self, worker: WorkerId, epoch: u64, tokens: u64) {
-        self.desk().books.claim_more(worker, epoch, tokens);
+    pub(super) fn claim_more(&self, claim: Claim, tokens: u64) {
+        self.desk().books.claim_more(claim, tokens);
     }
 
     pub(super) fn learn(
         &self,
-        worker: &Arc<Worker>,
-        epoch: u64,
+        claim: Claim,
         predicted_cached: u64,
         answers: u32,
         reported: Reported,
     ) {
-        let block =
-            self.desk()
-                .books
-                .learn(worker.id(), epoch, predicted_cached, answers, reported);
+        let mut desk = self.desk();
+        let block = desk.books.learn(claim, predicted_cached, answers, reported);
+        drop(desk);
         if let Some(cached) = reported.cached_tokens {
             self.meters.reported(predicted_cached, cached, block);
         }

@@ -50,7 +50,8 @@ pub(super) async fn find_worker(
     mut avoid: Vec<WorkerId>,
 ) -> Result<(http::response::Parts, Leg), ApiError> {
     let body = request.outgoing(so_far);
-    let order = Order {
+    let mut order = Order {
+        rank: None,
         path: request.route.path(),
         body: &body,
         id: &request.worker_id,
@@ -67,6 +68,7 @@ pub(super) async fn find_worker(
             (Err(refusal), None) => return Err(refusal_error(&refusal)),
         };
         let worker = Arc::clone(placement.worker());
+        order.rank = placement.rank();
         let total = timeouts.total(request.survey.max_tokens, inter_token(&worker));
         let end = (Instant::now() + total).min(request.ask.deadline);
         let mut watch = Watch::new(&request.model, &worker, request.survey.stream, end);

@@ -18,8 +18,10 @@ use super::outgoing::Outgoing;
 use super::timing::{Lost, RelayTimeouts, Watch};
 use super::wire::{Broken, Wire};
 
-/// What is asked of a worker: the same for every attempt.
+/// What is asked of a worker.
 pub(super) struct Order<'a> {
+    /// Which of the worker's ranks is meant, if one is; the rest is the same for every attempt.
+    pub(super) rank: Option<u16>,
     pub(super) path: &'a str,
     pub(super) body: &'a Pieces,
     pub(super) id: &'a HeaderValue,
@@ -145,6 +147,9 @@ fn request(worker: &Worker, order: &Order<'_>) -> Result<Request<Outgoing>, Brok
     if let Some(key) = &spec.api_key {
         request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
     }
+    if let Some(rank) = order.rank {
+        request = request.header(headers::DATA_PARALLEL_RANK, HeaderValue::from(rank));
+    }
     if worker.wants_load_report(std::time::Instant::now()) {
         request = request.header(orca::ASK_HEADER, HeaderValue::from_static(orca::ASK_VALUE));
     }
@@ -154,4 +159,35 @@ fn request(worker: &Worker, order: &Order<'_>) -> Result<Request<Outgoing>, Brok
     request
         .body(Outgoing::from(order.body.clone()))
         .map_err(|error| Broken::new(Fault::Unreachable, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::{Fleet, FleetConfig, WorkerSpec, WorkerUrl};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_rank_is_named_to_its_worker_and_to_no_other() {
+        let url = WorkerUrl::parse("http://127.0.0.1:1").unwrap();
+        let workers = vec![WorkerSpec::new(url)];
+        let config = FleetConfig {
+            workers,
+            ..FleetConfig::default()
+        };
+        let (fleet, _updates) = Fleet::start(config).unwrap();
+        let fleet = fleet.snapshot();
+        for (rank, named) in [(Some(3), Some("3")), (None, None)] {
+            let order = Order {
+                rank,
+                path: "/v1/completions",
+                body: &Pieces::from(Bytes::from_static(b"{}")),
+                id: &HeaderValue::from_static("id"),
+                trace: &[],
+            };
+            let request = request(&fleet.workers()[0], &order).unwrap();
+            let header = request.headers().get("X-data-parallel-rank");
+            assert_eq!(header.map(HeaderValue::as_bytes), named.map(str::as_bytes));
+        }
+    }
 }

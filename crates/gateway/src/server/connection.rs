@@ -15,6 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
+use super::seldom::Seldom;
 use super::stop::StopSwitch;
 
 /// After so much silence the kernel asks whether the peer is still there.
@@ -68,9 +69,11 @@ impl Connection {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(self.stream), service));
         // hyper's own time-out starts only when it knows the protocol; a client that sends nothing, or
         // half a preface, is noticed by this one.
-        let mut first_request = pin!(tokio::time::sleep(self.header_timeout));
+        let mut first_request = Seldom::new(tokio::time::sleep(self.header_timeout));
         let mut waiting_for_first = true;
-        let mut draining = false;
+        let mut draining = Seldom::new(stop.draining());
+        let mut is_draining = false;
+        let mut now = Seldom::new(stop.now());
         loop {
             tokio::select! {
                 result = connection.as_mut() => {
@@ -79,18 +82,18 @@ impl Connection {
                     }
                     return;
                 }
-                () = stop.draining(), if !draining => {
-                    draining = true;
+                () = &mut draining, if !is_draining => {
+                    is_draining = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = first_request.as_mut(), if waiting_for_first => {
+                () = &mut first_request, if waiting_for_first => {
                     waiting_for_first = false;
                     if !heard.load(Ordering::Relaxed) {
                         tracing::debug!("a client sent no request in time");
                         return;
                     }
                 }
-                () = stop.now() => return,
+                () = &mut now => return,
             }
         }
     }

@@ -11,6 +11,7 @@
 
 mod connection;
 mod lanes;
+mod seldom;
 mod stop;
 
 use std::net::SocketAddr;

@@ -15,6 +15,8 @@ mod words;
 
 use std::sync::OnceLock;
 
+use tokenizers::Model as _;
+
 use crate::ModelError;
 use crate::config::GenerationConfig;
 use crate::gguf::Gguf;
@@ -22,7 +24,7 @@ use crate::gguf::Gguf;
 pub(crate) use huggingface::{FolderTexts, read as from_huggingface};
 use pieces::Pieces;
 use seams::Seams;
-use words::{Words, are_words_apart};
+use words::Words;
 
 /// More tokens than any vocabulary has; a file that claims more is broken, and ids below it can be
 /// used as indices without a thought for memory.
@@ -95,15 +97,23 @@ impl Tokenizer {
         if specials == Specials::PARSE
             && let Some(words) = self.words()
         {
-            return words.encode(text, |part| self.encode_whole(part, specials));
+            return words.encode(text, |part| match words.spelled(part) {
+                Some(word) => self.encode_word(&word),
+                None => self.encode_whole(part, specials),
+            });
         }
         self.encode_whole(text, specials)
     }
 
+    /// Token ids of a single word in the model's alphabet.
+    fn encode_word(&self, word: &str) -> Result<Vec<u32>, ModelError> {
+        let tokens = self.parsing.get_model().tokenize(word);
+        let tokens = tokens.map_err(|error| ModelError::Encode(error.to_string()))?;
+        Ok(tokens.into_iter().map(|token| token.id).collect())
+    }
+
     fn words(&self) -> Option<&Words> {
-        let made = self
-            .words
-            .get_or_init(|| are_words_apart(&self.parsing).then(Words::default));
+        let made = self.words.get_or_init(|| Words::of(&self.parsing));
         made.as_ref()
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{BlockStored, ExtraKey, KvEvent, KvEventBatch, Medium};
+use super::{Adapter, BlockStored, ExtraKey, KvEvent, KvEventBatch, Medium};
 
 /// The largest payload that is read: a step of 64 Ki tokens with five bytes each, eight times over.
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
@@ -78,6 +78,8 @@ struct Fields {
     token_ids: Vec<u32>,
     block_size: u32,
     extra_keys: Vec<Vec<ExtraKey>>,
+    lora_id: Option<i64>,
+    lora_name: Option<String>,
     medium: Option<String>,
     locality: Option<String>,
 }
@@ -93,6 +95,7 @@ impl Fields {
                 token_ids: self.token_ids,
                 block_size: self.block_size,
                 extra_keys: self.extra_keys,
+                adapter: Adapter::of(self.lora_name, self.lora_id),
                 medium,
             })),
             "BlockRemoved" => Some(KvEvent::Removed {
@@ -127,6 +130,8 @@ impl<'de> Deserialize<'de> for WireEvent {
                         "extra_keys" => {
                             fields.extra_keys = extra_keys(map.next_value::<WireExtraKeys>()?);
                         }
+                        "lora_id" => fields.lora_id = map.next_value()?,
+                        "lora_name" => fields.lora_name = map.next_value()?,
                         "medium" => fields.medium = map.next_value()?,
                         "locality" => fields.locality = map.next_value()?,
                         _ => {
@@ -149,9 +154,9 @@ impl<'de> Deserialize<'de> for WireEvent {
                         fields.parent_block_hash = required(&mut seq, "parent_block_hash")?;
                         fields.token_ids = required(&mut seq, "token_ids")?;
                         fields.block_size = required(&mut seq, "block_size")?;
-                        seq.next_element::<IgnoredAny>()?; // lora_id
+                        fields.lora_id = seq.next_element::<Option<i64>>()?.flatten();
                         fields.medium = seq.next_element::<Option<String>>()?.flatten();
-                        seq.next_element::<IgnoredAny>()?; // lora_name
+                        fields.lora_name = seq.next_element::<Option<String>>()?.flatten();
                         if let Some(keys) = seq.next_element::<WireExtraKeys>()? {
                             fields.extra_keys = extra_keys(keys);
                         }
@@ -248,6 +253,14 @@ mod tests {
         ]
     }
 
+    fn any_adapter() -> impl Strategy<Value = Adapter> {
+        prop_oneof![
+            Just(Adapter::None),
+            "[a-z]{0,8}".prop_map(Adapter::Named),
+            any::<i64>().prop_map(Adapter::Numbered),
+        ]
+    }
+
     #[test]
     fn media_are_known_by_the_words_of_vllm_and_of_its_connectors() {
         for (medium, locality, expected) in [
@@ -274,10 +287,19 @@ mod tests {
             proptest::collection::vec(any::<u32>(), 0..64),
             any::<u32>(),
             "[a-z]{0,8}",
+            any_adapter(),
             any_medium(),
         )
             .prop_map(
-                |(block_hashes, parent_block_hash, token_ids, block_size, salt, medium)| {
+                |(
+                    block_hashes,
+                    parent_block_hash,
+                    token_ids,
+                    block_size,
+                    salt,
+                    adapter,
+                    medium,
+                )| {
                     let extra_keys = (0..block_hashes.len())
                         .map(|block| match block {
                             0 => vec![
@@ -293,6 +315,7 @@ mod tests {
                         token_ids,
                         block_size,
                         extra_keys,
+                        adapter,
                         medium,
                     })
                 },
@@ -350,11 +373,22 @@ mod tests {
             Option::<u64>::None,
             [1_u32, 2],
             1_u32,
-            Option::<u32>::None,
+            7_u32,
             "CPU",
         );
+        let named = (
+            "BlockStored",
+            [8_u64],
+            5_u64,
+            [3_u32],
+            1_u32,
+            7_u32,
+            "GPU",
+            "adapter",
+        );
         let removed = ("BlockRemoved", [-1_i64], "GPU");
-        let payload = rmp_serde::to_vec(&(2.0, (event, removed, ("AllBlocksCleared",)))).unwrap();
+        let payload =
+            rmp_serde::to_vec(&(2.0, (event, named, removed, ("AllBlocksCleared",)))).unwrap();
         let batch = decode_batch(&payload).unwrap();
         assert_eq!(batch.data_parallel_rank, None);
         assert_eq!(
@@ -365,8 +399,17 @@ mod tests {
                     parent_block_hash: None,
                     token_ids: vec![1, 2],
                     block_size: 1,
-                    extra_keys: Vec::new(),
+                    adapter: Adapter::Numbered(7),
                     medium: Medium::Host,
+                    ..BlockStored::default()
+                }),
+                KvEvent::Stored(BlockStored {
+                    block_hashes: vec![8],
+                    parent_block_hash: Some(5),
+                    token_ids: vec![3],
+                    block_size: 1,
+                    adapter: Adapter::Named("adapter".into()),
+                    ..BlockStored::default()
                 }),
                 KvEvent::Removed {
                     block_hashes: vec![u64::MAX],

@@ -72,9 +72,9 @@ impl Serialize for BlockStored {
         map.serialize_field("parent_block_hash", &self.parent_block_hash)?;
         map.serialize_field("token_ids", &self.token_ids)?;
         map.serialize_field("block_size", &self.block_size)?;
-        map.serialize_field("lora_id", &None::<u32>)?;
+        map.serialize_field("lora_id", &self.adapter.number())?;
         map.serialize_field("medium", medium)?;
-        map.serialize_field("lora_name", &None::<&str>)?;
+        map.serialize_field("lora_name", &self.adapter.name())?;
         map.serialize_field("extra_keys", &extra_keys)?;
         map.serialize_field("group_idx", &0_u8)?;
         map.serialize_field("kv_cache_spec_kind", SPEC_KIND)?;
@@ -98,7 +98,7 @@ impl Serialize for ExtraKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv_events::Medium;
+    use crate::kv_events::{Adapter, Medium};
 
     #[test]
     fn the_bytes_are_those_of_vllm_map_encoding() {
@@ -111,6 +111,7 @@ mod tests {
                     token_ids: vec![1, 2, 300, 70_000],
                     block_size: 2,
                     extra_keys: vec![vec![ExtraKey::Text("tenant".into())]],
+                    adapter: Adapter::None,
                     medium: Medium::Resident,
                 }),
                 KvEvent::Removed {

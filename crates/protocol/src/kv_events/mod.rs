@@ -99,9 +99,47 @@ pub struct BlockStored {
     /// What besides the tokens went into the hashes, one entry per block: a cache salt stands in the
     /// entry of a sequence's first block.
     pub extra_keys: Vec<Vec<ExtraKey>>,
+    /// What they were computed with besides the model.
+    pub adapter: Adapter,
     /// Where they lie. Of blocks that lie elsewhere than the model computes from, some senders tell the hashes only:
     /// no parent, no tokens, a block size of 0.
     pub medium: Medium,
+}
+
+/// A LoRA adapter, as an event tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Adapter {
+    /// The model alone.
+    #[default]
+    None,
+    /// By the name under which clients ask for it.
+    Named(String),
+    /// By a number of the worker's own: all that senders told before they told names.
+    Numbered(i64),
+}
+
+impl Adapter {
+    fn of(name: Option<String>, number: Option<i64>) -> Self {
+        match (name, number) {
+            (Some(name), _) => Self::Named(name),
+            (None, Some(number)) => Self::Numbered(number),
+            (None, None) => Self::None,
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::None | Self::Numbered(_) => None,
+        }
+    }
+
+    fn number(&self) -> Option<i64> {
+        match self {
+            Self::Numbered(number) => Some(*number),
+            Self::None | Self::Named(_) => None,
+        }
+    }
 }
 
 /// Something besides tokens that tells two blocks apart.

@@ -1,4 +1,4 @@
-//! What the index keeps per worker.
+//! What the index keeps per cache.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -94,6 +94,19 @@ impl Books {
             + self.engine.len() * ENGINE_BLOCK_BYTES
             + self.loadable.len() * LOADABLE_BYTES
             + self.departed.len() * size_of::<u64>()
+    }
+
+    /// How well it is known.
+    pub(super) fn knowledge(&self) -> WorkerKnowledge {
+        WorkerKnowledge {
+            source: self.source,
+            held_blocks: self.held_blocks,
+            announced_blocks: self.announced() as u64,
+            loadable_blocks: self.loadable.len() as u64,
+            orphans: self.orphans,
+            unknown_removals: self.unknown_removals,
+            last_event: self.last_event,
+        }
     }
 
     /// Blocks that are somewhere.
@@ -201,4 +214,19 @@ pub struct WorkerKnowledge {
     pub unknown_removals: u64,
     /// When it last sent an event.
     pub last_event: Option<Duration>,
+}
+
+impl WorkerKnowledge {
+    /// Of two ranks together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            source: self.source,
+            held_blocks: self.held_blocks + other.held_blocks,
+            announced_blocks: self.announced_blocks + other.announced_blocks,
+            loadable_blocks: self.loadable_blocks + other.loadable_blocks,
+            orphans: self.orphans + other.orphans,
+            unknown_removals: self.unknown_removals + other.unknown_removals,
+            last_event: self.last_event.max(other.last_event),
+        }
+    }
 }

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use super::books::EngineBlock;
+use super::cache::CacheId;
 use super::loadable::Medium;
 use super::{PrefixIndex, Trust};
 use crate::error::RoutingError;
 use crate::keys::{BlockHasher, Root};
-use crate::worker::WorkerId;
 
 /// A block under the engine's own, opaque name. Longer names are folded to 64 bits by whoever decodes them.
 pub type EngineHash = u64;
@@ -47,34 +47,35 @@ impl PrefixIndex {
     /// index is then as it was, except that the worker's counters tell.
     pub fn stored(
         &mut self,
-        worker: WorkerId,
+        cache: impl Into<CacheId>,
         event: Stored<'_>,
         now: Duration,
     ) -> Result<(), RoutingError> {
+        let cache = cache.into();
         if event.medium != Medium::Resident {
-            return self.loadable(worker, &event, now);
+            return self.loadable(cache, &event, now);
         }
         let span = self.span_of(&event)?;
         let seed = self.seed;
-        let limit = self.announced_limit(worker)?;
+        let limit = self.announced_limit(cache)?;
         let now_ms = self.advance(now);
-        let books = self.books_mut(worker).ok_or(RoutingError::UnknownWorker)?;
+        let books = self.books_mut(cache).ok_or(RoutingError::UnknownWorker)?;
         books.last_event = Some(now);
         if books.span != span && !books.engine.is_empty() {
-            self.forget_all(worker);
+            self.forget_all(cache);
         }
-        let books = self.books_mut(worker).ok_or(RoutingError::UnknownWorker)?;
+        let books = self.books_mut(cache).ok_or(RoutingError::UnknownWorker)?;
         books.span = span;
         let announced = books.announced() + event.hashes.len();
         if announced > limit {
-            self.forget_all(worker);
+            self.forget_all(cache);
             return Err(RoutingError::TooManyBlocks { announced, limit });
         }
         let (below, depth, mut hasher) = match event.parent {
             None => (None, 0, BlockHasher::after(event.root)),
             Some(parent) => {
-                let Some((block, run)) = self.announced(worker, parent) else {
-                    if let Some(books) = self.books_mut(worker) {
+                let Some((block, run)) = self.announced(cache, parent) else {
+                    if let Some(books) = self.books_mut(cache) {
                         books.orphans += 1;
                     }
                     return Err(RoutingError::Orphan);
@@ -90,9 +91,9 @@ impl PrefixIndex {
         if keys.is_empty() {
             return Ok(());
         }
-        self.hold(worker, below, depth, &keys, Trust::Announced, now_ms);
+        self.hold(cache, below, depth, &keys, Trust::Announced, now_ms);
         let mut shifts = Vec::new();
-        if let Some(books) = self.books_mut(worker) {
+        if let Some(books) = self.books_mut(cache) {
             for (place, hash) in (1u32..).zip(event.hashes) {
                 let Some(key) = keys.get((place * span) as usize - 1) else {
                     break;
@@ -108,7 +109,7 @@ impl PrefixIndex {
         for shift in shifts {
             self.shift(shift);
         }
-        self.forget_beyond_capacity(worker);
+        self.forget_beyond_capacity(cache);
         self.forget_beyond_byte_cap();
         Ok(())
     }
@@ -116,18 +117,19 @@ impl PrefixIndex {
     /// Takes in a removed event. Names never announced are counted and ignored.
     pub fn removed(
         &mut self,
-        worker: WorkerId,
+        cache: impl Into<CacheId>,
         hashes: &[EngineHash],
         medium: Medium,
         now: Duration,
     ) {
+        let cache = cache.into();
         self.advance(now);
         if medium != Medium::Resident {
-            self.unloadable(worker, hashes, medium);
+            self.unloadable(cache, hashes, medium);
             return;
         }
         for hash in hashes {
-            let Some(books) = self.books_mut(worker) else {
+            let Some(books) = self.books_mut(cache) else {
                 return;
             };
             books.last_event = Some(now);
@@ -149,15 +151,16 @@ impl PrefixIndex {
                 run = parent;
             }
             let within = keep.saturating_sub(self.tree.run(run).start);
-            self.cut(worker, run, within);
+            self.cut(cache, run, within);
         }
     }
 
-    /// The worker has dropped its whole cache, or its events can no longer be trusted.
-    pub fn cleared(&mut self, worker: WorkerId, now: Duration) {
+    /// A cache was dropped as a whole, or the events about it can no longer be trusted.
+    pub fn cleared(&mut self, cache: impl Into<CacheId>, now: Duration) {
+        let cache = cache.into();
         self.advance(now);
-        self.forget_all(worker);
-        if let Some(books) = self.books_mut(worker) {
+        self.forget_all(cache);
+        if let Some(books) = self.books_mut(cache) {
             books.last_event = Some(now);
         }
     }
@@ -184,15 +187,15 @@ impl PrefixIndex {
     }
 
     /// A parent by the engine's name, if the worker still holds it by our books.
-    fn announced(&self, worker: WorkerId, hash: EngineHash) -> Option<(EngineBlock, super::RunId)> {
-        let block = *self.books(worker)?.engine.get(&hash)?;
+    fn announced(&self, cache: CacheId, hash: EngineHash) -> Option<(EngineBlock, super::RunId)> {
+        let block = *self.books(cache)?.engine.get(&hash)?;
         let run = self.tree.run_of(block.key)?;
-        let holding = self.tree.run(run).holding(worker)?;
+        let holding = self.tree.run(run).holding(cache)?;
         (self.tree.run(run).start + holding.confirmed >= block.depth).then_some((block, run))
     }
 
-    pub(super) fn announced_limit(&self, worker: WorkerId) -> Result<usize, RoutingError> {
-        let books = self.books(worker).ok_or(RoutingError::UnknownWorker)?;
+    pub(super) fn announced_limit(&self, cache: CacheId) -> Result<usize, RoutingError> {
+        let books = self.books(cache).ok_or(RoutingError::UnknownWorker)?;
         Ok((books.capacity_blocks as usize)
             .saturating_mul(ANNOUNCED_PER_CAPACITY)
             .max(ANNOUNCED_FLOOR))

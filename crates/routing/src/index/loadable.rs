@@ -20,11 +20,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::books::{Books, EngineBlock, Shift};
+use super::cache::CacheId;
 use super::events::EngineHash;
 use super::{Matches, PrefixIndex, Stored};
 use crate::error::RoutingError;
 use crate::keys::{BlockHasher, BlockKey};
-use crate::worker::WorkerId;
 
 /// Where a worker has a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -95,20 +95,20 @@ impl PrefixIndex {
     /// Takes in that a worker can load blocks.
     pub(super) fn loadable(
         &mut self,
-        worker: WorkerId,
+        cache: CacheId,
         event: &Stored<'_>,
         now: Duration,
     ) -> Result<(), RoutingError> {
         self.advance(now);
-        let limit = self.announced_limit(worker)?;
+        let limit = self.announced_limit(cache)?;
         let seed = self.seed;
         let block_tokens = self.block_tokens;
         let described = self.span_of(event).ok();
-        let books = self.books_mut(worker).ok_or(RoutingError::UnknownWorker)?;
+        let books = self.books_mut(cache).ok_or(RoutingError::UnknownWorker)?;
         books.last_event = Some(now);
         let announced = books.announced() + event.hashes.len();
         if announced > limit {
-            self.forget_all(worker);
+            self.forget_all(cache);
             return Err(RoutingError::TooManyBlocks { announced, limit });
         }
         // Blocks that were never announced before are named by their tokens, if the event tells them.
@@ -159,9 +159,9 @@ impl PrefixIndex {
     }
 
     /// Takes in that a worker can no longer load blocks from a tier.
-    pub(super) fn unloadable(&mut self, worker: WorkerId, hashes: &[EngineHash], medium: Medium) {
+    pub(super) fn unloadable(&mut self, cache: CacheId, hashes: &[EngineHash], medium: Medium) {
         let mut lost = Vec::new();
-        if let Some(books) = self.books_mut(worker) {
+        if let Some(books) = self.books_mut(cache) {
             for hash in hashes {
                 match books.take(*hash, medium) {
                     Some(block) => lost.push(block.key.0),
@@ -194,18 +194,14 @@ impl PrefixIndex {
         }
     }
 
-    /// Adds to what workers hold what they can load behind it.
+    /// Adds to what caches hold what can be loaded behind it.
     pub(super) fn credit_loadable(&self, keys: &[BlockKey], matches: &mut Matches) {
-        for (id, books) in (0u16..).zip(&self.workers) {
-            let loads = |books: &&Books| !books.loadable.is_empty() || books.shares;
-            let Some(books) = books.as_ref().filter(loads) else {
+        for (cache, books) in self.caches() {
+            if books.loadable.is_empty() && !books.shares {
                 continue;
-            };
-            let worker = WorkerId(id);
-            let credit = self.credit(books, keys, matches.blocks(worker));
-            if credit.blocks > 0 {
-                *matches.credit_mut(worker) = credit;
             }
+            let found = matches.found_mut(cache, self.is_only(cache));
+            found.credit = self.credit(books, keys, found.blocks);
         }
     }
 

@@ -35,8 +35,10 @@
 //! ```
 
 mod books;
+mod cache;
 mod events;
 mod loadable;
+mod matches;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -47,14 +49,15 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use books::{Source, WorkerKnowledge};
+pub use cache::CacheId;
 pub use events::{EngineHash, Stored};
 pub use loadable::{LoadableWorth, Medium};
+pub use matches::Matches;
 
 use crate::hash::HashedMap;
 use crate::keys::{BlockKey, DEFAULT_BLOCK_TOKENS, KeySeed};
 use crate::worker::WorkerId;
 use books::{Age, Books, LOADABLE_BYTES};
-use loadable::Credit;
 use tree::{Holding, RunId, Tree};
 
 /// The most the index takes unless configured: the caches of a few dozen large workers.
@@ -107,68 +110,6 @@ pub(crate) struct Limits {
     pub(crate) idle_ms: u64,
 }
 
-/// How many leading blocks of one prompt each worker holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matches {
-    by_worker: Vec<u32>,
-    credits: Vec<Credit>,
-}
-
-impl Matches {
-    /// From pairs, for callers that know better than an index.
-    pub fn from_pairs(pairs: impl IntoIterator<Item = (WorkerId, u32)>) -> Self {
-        let mut matches = Self::default();
-        for (worker, blocks) in pairs {
-            *matches.entry(worker) = blocks;
-        }
-        matches
-    }
-
-    /// Leading blocks that this worker holds.
-    pub fn blocks(&self, worker: WorkerId) -> u32 {
-        self.by_worker
-            .get(usize::from(worker.0))
-            .copied()
-            .unwrap_or(0)
-    }
-
-    /// Blocks that this worker can load behind those that it holds.
-    pub fn loadable(&self, worker: WorkerId) -> u32 {
-        self.credit(worker).blocks
-    }
-
-    /// What all of these are worth, in thousandths of a block that the worker holds.
-    pub fn worth(&self, worker: WorkerId) -> u64 {
-        1000 * u64::from(self.blocks(worker)) + u64::from(self.credit(worker).thousandths)
-    }
-
-    fn credit(&self, worker: WorkerId) -> Credit {
-        let at = usize::from(worker.0);
-        self.credits.get(at).copied().unwrap_or_default()
-    }
-
-    fn credit_mut(&mut self, worker: WorkerId) -> &mut Credit {
-        let at = usize::from(worker.0);
-        if self.credits.len() <= at {
-            self.credits.resize(at + 1, Credit::default());
-        }
-        &mut self.credits[at]
-    }
-
-    /// The longest match of any worker.
-    pub fn longest(&self) -> u32 {
-        self.by_worker.iter().copied().max().unwrap_or(0)
-    }
-
-    fn entry(&mut self, worker: WorkerId) -> &mut u32 {
-        let at = usize::from(worker.0);
-        if self.by_worker.len() <= at {
-            self.by_worker.resize(at + 1, 0);
-        }
-        &mut self.by_worker[at]
-    }
-}
-
 /// Size and losses of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexStats {
@@ -189,7 +130,8 @@ pub struct PrefixIndex {
     byte_cap: usize,
     limits: Limits,
     tree: Tree,
-    workers: Vec<Option<Books>>,
+    /// Of each worker, the books about its caches: one for each of its ranks.
+    workers: Vec<Vec<Books>>,
     latest_ms: u64,
     forgotten_for_space: u64,
     worth: LoadableWorth,
@@ -219,37 +161,57 @@ impl PrefixIndex {
 
     /// Introduces a worker or changes what is known of it; what it holds stays.
     pub fn set_worker(&mut self, worker: WorkerId, source: Source, capacity_blocks: Option<u32>) {
+        self.set_ranks(worker, 1, source, capacity_blocks);
+    }
+
+    /// The same for a worker of so many ranks, each with a cache of this capacity.
+    pub fn set_ranks(
+        &mut self,
+        worker: WorkerId,
+        ranks: u16,
+        source: Source,
+        capacity_blocks: Option<u32>,
+    ) {
         let at = usize::from(worker.0);
         if self.workers.len() <= at {
-            self.workers.resize_with(at + 1, || None);
+            self.workers.resize_with(at + 1, Vec::new);
+        }
+        let ranks = usize::from(ranks.max(1));
+        while self.workers[at].len() > ranks {
+            self.forget_last_rank(worker);
         }
         let capacity = capacity_blocks.unwrap_or(DEFAULT_CAPACITY_BLOCKS);
-        match &mut self.workers[at] {
-            Some(books) => {
-                books.source = source;
-                books.capacity_blocks = capacity;
-            }
-            vacant => *vacant = Some(Books::new(source, capacity)),
+        for books in &mut self.workers[at] {
+            books.source = source;
+            books.capacity_blocks = capacity;
         }
-        self.forget_beyond_capacity(worker);
+        self.workers[at].resize_with(ranks, || Books::new(source, capacity));
+        for cache in self.caches_of(worker) {
+            self.forget_beyond_capacity(cache);
+        }
     }
 
     /// Forgets a worker and all it holds, in the time of its own runs.
     pub fn remove_worker(&mut self, worker: WorkerId) {
-        self.forget_all(worker);
-        if let Some(slot) = self.workers.get_mut(usize::from(worker.0)) {
-            *slot = None;
+        while self.forget_last_rank(worker) {}
+    }
+
+    /// The worker began anew: all its caches are empty.
+    pub fn restarted(&mut self, worker: WorkerId, now: Duration) {
+        for cache in self.caches_of(worker) {
+            self.cleared(cache, now);
         }
     }
 
-    /// Notes that a worker will hold this prompt, because it was sent there. Unknown workers are ignored.
-    pub fn expect(&mut self, worker: WorkerId, keys: &[BlockKey], now: Duration) {
-        if keys.is_empty() || self.books(worker).is_none() {
+    /// Notes that a worker (or one of its ranks) will hold this prompt, because it was sent there. Unknown ones are ignored.
+    pub fn expect(&mut self, cache: impl Into<CacheId>, keys: &[BlockKey], now: Duration) {
+        let cache = cache.into();
+        if keys.is_empty() || self.books(cache).is_none() {
             return;
         }
         let now = self.advance(now);
-        self.hold(worker, None, 0, keys, Trust::Expected, now);
-        self.forget_beyond_capacity(worker);
+        self.hold(cache, None, 0, keys, Trust::Expected, now);
+        self.forget_beyond_capacity(cache);
         self.forget_beyond_byte_cap();
     }
 
@@ -265,11 +227,12 @@ impl PrefixIndex {
             let run = self.tree.run(id);
             let reached = depth - run.start;
             for holding in &run.holders {
-                let Some(books) = self.books(holding.worker) else {
+                let Some(books) = self.books(holding.cache) else {
                     continue;
                 };
                 let visible = books.visible(holding, now, &self.limits).min(reached);
-                let best = matches.entry(holding.worker);
+                let is_only = self.is_only(holding.cache);
+                let best = &mut matches.found_mut(holding.cache, is_only).blocks;
                 // A gap above makes whatever lies below it unreachable.
                 if visible < reached || *best == 0 {
                     *best = run.start + visible;
@@ -279,20 +242,21 @@ impl PrefixIndex {
             cursor = run.parent;
         }
         self.credit_loadable(keys, &mut matches);
+        for (worker, ranks) in (0u16..).zip(&self.workers) {
+            if ranks.len() > 1 {
+                matches.take_average(WorkerId(worker), ranks.len() as u32);
+            }
+        }
         matches
     }
 
-    /// How well a worker's cache is known; `None` for one never introduced.
+    /// How well a worker's caches are known; `None` for one never introduced.
     pub fn knowledge(&self, worker: WorkerId) -> Option<WorkerKnowledge> {
-        self.books(worker).map(|books| WorkerKnowledge {
-            source: books.source,
-            held_blocks: books.held_blocks,
-            announced_blocks: books.announced() as u64,
-            loadable_blocks: books.loadable.len() as u64,
-            orphans: books.orphans,
-            unknown_removals: books.unknown_removals,
-            last_event: books.last_event,
-        })
+        let ranks = self.workers.get(usize::from(worker.0))?;
+        ranks
+            .iter()
+            .map(Books::knowledge)
+            .reduce(WorkerKnowledge::and)
     }
 
     /// Size and losses.
@@ -310,12 +274,46 @@ impl PrefixIndex {
         self.block_tokens
     }
 
-    fn books(&self, worker: WorkerId) -> Option<&Books> {
-        self.workers.get(usize::from(worker.0))?.as_ref()
+    fn books(&self, cache: CacheId) -> Option<&Books> {
+        let ranks = self.workers.get(usize::from(cache.worker.0))?;
+        ranks.get(usize::from(cache.rank))
     }
 
-    fn books_mut(&mut self, worker: WorkerId) -> Option<&mut Books> {
-        self.workers.get_mut(usize::from(worker.0))?.as_mut()
+    fn books_mut(&mut self, cache: CacheId) -> Option<&mut Books> {
+        books_of(&mut self.workers, cache)
+    }
+
+    /// How many caches a worker has; 0 for one never introduced.
+    fn ranks(&self, worker: WorkerId) -> usize {
+        self.workers.get(usize::from(worker.0)).map_or(0, Vec::len)
+    }
+
+    fn is_only(&self, cache: CacheId) -> bool {
+        self.ranks(cache.worker) == 1
+    }
+
+    fn caches_of(&self, worker: WorkerId) -> impl Iterator<Item = CacheId> + use<> {
+        (0..self.ranks(worker) as u16).map(move |rank| CacheId { worker, rank })
+    }
+
+    /// All caches, with the books about them.
+    fn caches(&self) -> impl Iterator<Item = (CacheId, &Books)> {
+        (0u16..).zip(&self.workers).flat_map(|(worker, ranks)| {
+            let worker = WorkerId(worker);
+            (0u16..)
+                .zip(ranks)
+                .map(move |(rank, books)| (CacheId { worker, rank }, books))
+        })
+    }
+
+    /// Forgets the last of a worker's caches; false if there is none.
+    fn forget_last_rank(&mut self, worker: WorkerId) -> bool {
+        let Some(last) = self.caches_of(worker).last() else {
+            return false;
+        };
+        self.forget_all(last);
+        let ranks = self.workers.get_mut(usize::from(worker.0));
+        ranks.is_some_and(|ranks| ranks.pop().is_some())
     }
 
     fn bytes(&self) -> usize {
@@ -335,10 +333,10 @@ impl PrefixIndex {
         self.latest_ms
     }
 
-    /// Gives a worker the blocks `keys` below a place of the tree, and touches all above.
+    /// Gives a cache the blocks `keys` below a place of the tree, and touches all above.
     fn hold(
         &mut self,
-        worker: WorkerId,
+        cache: CacheId,
         below: Option<RunId>,
         below_depth: u32,
         keys: &[BlockKey],
@@ -355,7 +353,7 @@ impl PrefixIndex {
             limits,
             ..
         } = self;
-        let Some(Some(books)) = workers.get_mut(usize::from(worker.0)) else {
+        let Some(books) = books_of(workers, cache) else {
             return;
         };
         let mut depth = below_depth + keys.len() as u32;
@@ -365,7 +363,7 @@ impl PrefixIndex {
             let reached = depth - run.start;
             let start = run.start;
             let parent = run.parent;
-            match run.holding_mut(worker) {
+            match run.holding_mut(cache) {
                 Some(holding) => {
                     books.by_age.remove(&age(start, id, holding));
                     books.held_blocks += u64::from(reached.saturating_sub(holding.held));
@@ -373,7 +371,7 @@ impl PrefixIndex {
                     books.by_age.insert(age(start, id, holding));
                 }
                 None => {
-                    let holding = Holding::new(worker, reached, trust, now);
+                    let holding = Holding::new(cache, reached, trust, now);
                     books.held_blocks += u64::from(reached);
                     books.by_age.insert(age(start, id, &holding));
                     tree.insert_holding(id, holding);
@@ -388,19 +386,19 @@ impl PrefixIndex {
     fn register_split(&mut self, tail: RunId) {
         let run = self.tree.run(tail);
         for holding in &run.holders {
-            if let Some(Some(books)) = self.workers.get_mut(usize::from(holding.worker.0)) {
+            if let Some(books) = books_of(&mut self.workers, holding.cache) {
                 books.by_age.insert(age(run.start, tail, holding));
             }
         }
     }
 
-    /// Takes from a worker everything beyond the first `keep` blocks of a run.
-    fn cut(&mut self, worker: WorkerId, run: RunId, keep: u32) {
+    /// Takes from a cache everything beyond the first `keep` blocks of a run.
+    fn cut(&mut self, cache: CacheId, run: RunId, keep: u32) {
         let mut pending = vec![(run, keep)];
         let mut touched = Vec::new();
         while let Some((id, keep)) = pending.pop() {
             let run = self.tree.run(id);
-            let Some(holding) = run.holding(worker).copied() else {
+            let Some(holding) = run.holding(cache).copied() else {
                 continue;
             };
             if holding.held <= keep {
@@ -409,7 +407,7 @@ impl PrefixIndex {
             if holding.held == run.len() {
                 pending.extend(run.children.iter().map(|child| (*child, 0)));
             }
-            self.shorten(worker, id, keep);
+            self.shorten(cache, id, keep);
             touched.push(id);
         }
         // Parents were met before their children; blocks are forgotten from the tails.
@@ -418,31 +416,31 @@ impl PrefixIndex {
         }
     }
 
-    /// Leaves a worker the first `keep` blocks of a run; says nothing about runs below.
-    fn shorten(&mut self, worker: WorkerId, id: RunId, keep: u32) {
-        let Some(Some(books)) = self.workers.get_mut(usize::from(worker.0)) else {
+    /// Leaves a cache the first `keep` blocks of a run; says nothing about runs below.
+    fn shorten(&mut self, cache: CacheId, id: RunId, keep: u32) {
+        let Some(books) = books_of(&mut self.workers, cache) else {
             return;
         };
         let run = self.tree.run_mut(id);
         let start = run.start;
-        let Some(holding) = run.holding_mut(worker) else {
+        let Some(holding) = run.holding_mut(cache) else {
             return;
         };
         books.held_blocks -= u64::from(holding.held.saturating_sub(keep));
         if keep == 0 {
             books.by_age.remove(&age(start, id, holding));
-            self.tree.remove_holding(id, worker);
+            self.tree.remove_holding(id, cache);
         } else {
             holding.held = holding.held.min(keep);
             holding.confirmed = holding.confirmed.min(keep);
         }
     }
 
-    /// Takes up to `blocks` of the worker's longest unused run, from its tail. Nothing the worker holds can lie
+    /// Takes up to `blocks` of the cache's longest unused run, from its tail. Nothing it holds can lie
     /// below: a use of a child is a use of its parent, and of equally old runs the deeper comes first.
-    fn forget_oldest(&mut self, worker: WorkerId, blocks: u64) -> bool {
+    fn forget_oldest(&mut self, cache: CacheId, blocks: u64) -> bool {
         let Some((_, _, id)) = self
-            .books(worker)
+            .books(cache)
             .and_then(|books| books.by_age.first().copied())
         else {
             return false;
@@ -450,17 +448,17 @@ impl PrefixIndex {
         let held = self
             .tree
             .run(id)
-            .holding(worker)
+            .holding(cache)
             .map_or(0, |holding| holding.held);
         let keep = u64::from(held).saturating_sub(blocks) as u32;
-        self.shorten(worker, id, keep);
+        self.shorten(cache, id, keep);
         self.tree.trim(id);
         true
     }
 
-    fn forget_all(&mut self, worker: WorkerId) {
-        while self.forget_oldest(worker, u64::MAX) {}
-        if let Some(books) = self.books_mut(worker) {
+    fn forget_all(&mut self, cache: CacheId) {
+        while self.forget_oldest(cache, u64::MAX) {}
+        if let Some(books) = self.books_mut(cache) {
             debug_assert_eq!(books.held_blocks, 0);
             let shared = books.forget_names();
             self.unshare(&shared);
@@ -469,9 +467,9 @@ impl PrefixIndex {
 
     /// Without events, what exceeds the worker's capacity has been evicted there. With events the worker says
     /// so itself; expectations on top of a full cache are bounded all the same.
-    fn forget_beyond_capacity(&mut self, worker: WorkerId) {
+    fn forget_beyond_capacity(&mut self, cache: CacheId) {
         loop {
-            let Some(books) = self.books(worker) else {
+            let Some(books) = self.books(cache) else {
                 return;
             };
             let limit = match books.source {
@@ -479,7 +477,7 @@ impl PrefixIndex {
                 Source::Events => 2 * u64::from(books.capacity_blocks),
             };
             let excess = books.held_blocks.saturating_sub(limit);
-            if excess == 0 || !self.forget_oldest(worker, excess) {
+            if excess == 0 || !self.forget_oldest(cache, excess) {
                 return;
             }
         }
@@ -487,17 +485,17 @@ impl PrefixIndex {
 
     fn forget_beyond_byte_cap(&mut self) {
         while self.bytes() > self.byte_cap {
-            let oldest = (0u16..)
-                .zip(&self.workers)
-                .filter_map(|(id, books)| Some((books.as_ref()?.by_age.first()?, WorkerId(id))))
+            let oldest = self
+                .caches()
+                .filter_map(|(cache, books)| Some((*books.by_age.first()?, cache)))
                 .min();
             self.forgotten_for_space += 1;
             match oldest {
-                Some((_, worker)) => {
-                    self.forget_oldest(worker, u64::MAX);
+                Some((_, cache)) => {
+                    self.forget_oldest(cache, u64::MAX);
                 }
                 None => {
-                    // Only names of blocks are left: drop those of the most talkative worker.
+                    // Only names of blocks are left: drop those of the most talkative cache.
                     let books = self
                         .workers
                         .iter_mut()
@@ -523,14 +521,14 @@ enum Trust {
 }
 
 impl Holding {
-    fn new(worker: WorkerId, reached: u32, trust: Trust, now: u64) -> Self {
+    fn new(cache: CacheId, reached: u32, trust: Trust, now: u64) -> Self {
         let confirmed = if trust == Trust::Announced {
             reached
         } else {
             0
         };
         Self {
-            worker,
+            cache,
             held: reached,
             confirmed,
             touched: now,
@@ -555,6 +553,11 @@ impl Holding {
         self.held = self.held.max(reached);
         self.touched = now;
     }
+}
+
+fn books_of(workers: &mut [Vec<Books>], cache: CacheId) -> Option<&mut Books> {
+    let ranks = workers.get_mut(usize::from(cache.worker.0))?;
+    ranks.get_mut(usize::from(cache.rank))
 }
 
 fn age(start: u32, id: RunId, holding: &Holding) -> Age {

@@ -43,13 +43,13 @@ fn engine_hash(path: &[u32]) -> EngineHash {
 
 /// Everything that must hold between operations.
 fn check(index: &PrefixIndex) {
-    let mut held = vec![0u64; index.workers.len()];
-    let mut ages: Vec<BTreeSet<Age>> = vec![BTreeSet::new(); index.workers.len()];
+    let mut held: HashMap<CacheId, u64> = HashMap::new();
+    let mut ages: HashMap<CacheId, BTreeSet<Age>> = HashMap::new();
     let mut blocks = 0;
     for (id, run) in index.tree.live() {
         assert!(!run.keys.is_empty() && !run.holders.is_empty());
         blocks += run.keys.len();
-        assert!(run.holders.is_sorted_by(|a, b| a.worker < b.worker));
+        assert!(run.holders.is_sorted_by(|a, b| a.cache < b.cache));
         assert_eq!(
             run.holders.iter().map(|h| h.held).max(),
             Some(run.len()),
@@ -66,13 +66,14 @@ fn check(index: &PrefixIndex) {
             assert!(
                 holding.held > 0 && holding.confirmed <= holding.held && holding.held <= run.len()
             );
-            held[usize::from(holding.worker.0)] += u64::from(holding.held);
-            ages[usize::from(holding.worker.0)].insert(age(run.start, id, holding));
+            *held.entry(holding.cache).or_default() += u64::from(holding.held);
+            let ages = ages.entry(holding.cache).or_default();
+            ages.insert(age(run.start, id, holding));
             if let Some(parent) = run.parent {
                 let above = index
                     .tree
                     .run(parent)
-                    .holding(holding.worker)
+                    .holding(holding.cache)
                     .expect("prefix-closed");
                 assert_eq!(above.held, index.tree.run(parent).len(), "prefix-closed");
                 assert!(
@@ -83,11 +84,11 @@ fn check(index: &PrefixIndex) {
         }
     }
     assert_eq!(blocks, index.tree.blocks());
-    for (at, books) in index.workers.iter().enumerate() {
-        let Some(books) = books else { continue };
-        assert_eq!(books.held_blocks, held[at]);
-        assert_eq!(books.by_age, ages[at]);
+    for (cache, books) in index.caches() {
+        assert_eq!(books.held_blocks, held.remove(&cache).unwrap_or(0));
+        assert_eq!(books.by_age, ages.remove(&cache).unwrap_or_default());
     }
+    assert!(held.is_empty(), "held by caches that are not there");
     assert!(index.stats().bytes <= index.byte_cap);
 }
 
@@ -548,4 +549,68 @@ proptest! {
             prop_assert_eq!(matches.loadable(W) as usize, run);
         }
     }
+}
+
+/// Tells a rank of a worker with four of them.
+fn store_in_rank(index: &mut PrefixIndex, rank: u16, path: &[u32]) {
+    let hashes: Vec<_> = (1..=path.len())
+        .map(|end| engine_hash(&path[..end]))
+        .collect();
+    let event = Stored {
+        parent: None,
+        root: root(),
+        hashes: &hashes,
+        tokens: path,
+        block_tokens: 1,
+        medium: Medium::Resident,
+    };
+    index
+        .stored(CacheId { worker: W, rank }, event, AT(0))
+        .unwrap();
+}
+
+#[test]
+fn a_hit_on_one_rank_is_no_hit_for_a_request_that_lands_on_another() {
+    let mut index = index(Source::Events, 1_000, DEFAULT_BYTE_CAP);
+    index.set_ranks(W, 4, Source::Events, Some(1_000));
+    let path: Vec<u32> = (0..12).collect();
+    store_in_rank(&mut index, 1, &path[..8]);
+    store_in_rank(&mut index, 2, &path);
+    check(&index);
+    let mut matches = index.matches(&keys(&path), AT(1));
+    assert_eq!(matches.blocks(W), (8 + 12) / 4, "what is found on average");
+    assert_eq!(matches.best_rank(W), Some(2));
+    matches.count_on(W, 1);
+    assert_eq!(matches.blocks(W), 8);
+    matches.count_on(W, 3);
+    assert_eq!(matches.blocks(W), 0);
+    assert_eq!(matches.best_rank(WorkerId(1)), None);
+    assert_eq!(index.knowledge(W).unwrap().announced_blocks, 20);
+}
+
+#[test]
+fn ranks_of_one_worker_lose_their_blocks_apart() {
+    let mut index = index(Source::Events, 1_000, DEFAULT_BYTE_CAP);
+    index.set_ranks(W, 2, Source::Events, Some(1_000));
+    let path = [1, 2, 3, 4];
+    let zero = CacheId::from(W);
+    let one = CacheId { worker: W, rank: 1 };
+    let found = |index: &PrefixIndex, rank| {
+        let mut matches = index.matches(&keys(&path), AT(1));
+        matches.count_on(W, rank);
+        matches.blocks(W)
+    };
+    store_in_rank(&mut index, 0, &path);
+    store_in_rank(&mut index, 1, &path);
+    index.removed(one, &[engine_hash(&path)], Medium::Resident, AT(1));
+    assert_eq!((found(&index, 0), found(&index, 1)), (4, 3));
+    index.cleared(zero, AT(1));
+    assert_eq!((found(&index, 0), found(&index, 1)), (0, 3));
+    check(&index);
+    index.restarted(W, AT(1));
+    assert_eq!(index.stats().blocks, 0);
+    index.set_ranks(W, 1, Source::Events, Some(1_000));
+    store_in_rank(&mut index, 0, &path);
+    assert_eq!(index.matches(&keys(&path), AT(1)).blocks(W), 4);
+    check(&index);
 }

@@ -9,24 +9,24 @@
 
 use std::mem::size_of;
 
+use super::cache::CacheId;
 use crate::hash::HashedMap;
 use crate::keys::BlockKey;
-use crate::worker::WorkerId;
 
 /// What one run costs: itself and the slack of its vectors.
 const RUN_BYTES: usize = size_of::<Run>() + 32;
 /// What one block costs: its key in the run (doubling vectors waste up to as much again) and its place in the
 /// table from keys to runs, which is at worst seven sixteenths full.
 const BLOCK_BYTES: usize = 2 * size_of::<BlockKey>() + 40;
-/// What one holding costs: itself in the run, and its entry in the worker's order of age.
+/// What one holding costs: itself in the run, and its entry in the cache's order of age.
 const HOLDING_BYTES: usize = 2 * size_of::<Holding>() + 48;
 
 pub(super) type RunId = u32;
 
-/// How much of a run a worker holds.
+/// How much of a run lies in a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
-    pub(super) worker: WorkerId,
+    pub(super) cache: CacheId,
     /// Blocks from the run's start, announced or only expected.
     pub(super) held: u32,
     /// Blocks from the run's start that the worker itself announced; never more than `held`.
@@ -46,7 +46,7 @@ pub(super) struct Run {
     place_in_parent: u32,
     pub(super) children: Vec<RunId>,
     pub(super) keys: Vec<BlockKey>,
-    /// Ordered by worker.
+    /// Ordered by cache.
     pub(super) holders: Vec<Holding>,
 }
 
@@ -59,19 +59,19 @@ impl Run {
         self.start + self.len()
     }
 
-    pub(super) fn holding(&self, worker: WorkerId) -> Option<&Holding> {
-        let at = self.find(worker).ok()?;
+    pub(super) fn holding(&self, cache: CacheId) -> Option<&Holding> {
+        let at = self.find(cache).ok()?;
         self.holders.get(at)
     }
 
-    pub(super) fn holding_mut(&mut self, worker: WorkerId) -> Option<&mut Holding> {
-        let at = self.find(worker).ok()?;
+    pub(super) fn holding_mut(&mut self, cache: CacheId) -> Option<&mut Holding> {
+        let at = self.find(cache).ok()?;
         self.holders.get_mut(at)
     }
 
-    fn find(&self, worker: WorkerId) -> Result<usize, usize> {
+    fn find(&self, cache: CacheId) -> Result<usize, usize> {
         self.holders
-            .binary_search_by_key(&worker, |holding| holding.worker)
+            .binary_search_by_key(&cache, |holding| holding.cache)
     }
 }
 
@@ -126,15 +126,15 @@ impl Tree {
 
     pub(super) fn insert_holding(&mut self, id: RunId, holding: Holding) {
         let run = &mut self.runs[id as usize];
-        if let Err(at) = run.find(holding.worker) {
+        if let Err(at) = run.find(holding.cache) {
             run.holders.insert(at, holding);
             self.holdings += 1;
         }
     }
 
-    pub(super) fn remove_holding(&mut self, id: RunId, worker: WorkerId) -> Option<Holding> {
+    pub(super) fn remove_holding(&mut self, id: RunId, cache: CacheId) -> Option<Holding> {
         let run = &mut self.runs[id as usize];
-        let at = run.find(worker).ok()?;
+        let at = run.find(cache).ok()?;
         self.holdings -= 1;
         Some(run.holders.remove(at))
     }

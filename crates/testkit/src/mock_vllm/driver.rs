@@ -290,6 +290,7 @@ impl Driver {
             block_size: self.block_tokens as u32,
             extra_keys,
             medium: Medium::Resident,
+            ..BlockStored::default()
         }))
     }
 

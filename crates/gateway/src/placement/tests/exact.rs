@@ -18,7 +18,7 @@ use crate::{Codec, ModelCodec};
 const SALT: &str = "a tenant's salt";
 const BLOCK: u64 = 16;
 
-fn tokenizer() -> Arc<Tokenizer> {
+pub(super) fn tokenizer() -> Arc<Tokenizer> {
     let folder = tempfile::tempdir().unwrap();
     TinyModel::default().write_folder(folder.path()).unwrap();
     let file = std::fs::read(folder.path().join("tokenizer.json")).unwrap();
@@ -29,8 +29,8 @@ fn template() -> Option<ChatTemplate> {
     Some(ChatTemplate::new(CHAT_TEMPLATE, "", "").unwrap())
 }
 
-async fn mock() -> MockVllm {
-    let vocabulary = Vocabulary::model(tokenizer(), template()).unwrap();
+pub(super) async fn mock(tokenizer: Arc<Tokenizer>) -> MockVllm {
+    let vocabulary = Vocabulary::model(tokenizer, template()).unwrap();
     let config = MockConfig {
         vocabulary,
         publishes_events: true,
@@ -39,7 +39,12 @@ async fn mock() -> MockVllm {
     MockVllm::start(config).await.unwrap()
 }
 
-fn pool(mocks: &[MockVllm]) -> Pool {
+/// A pool in front of workers of so many ranks.
+pub(super) fn pool_over(
+    mocks: &[MockVllm],
+    ranks: u32,
+    change: impl FnOnce(&mut PoolConfig),
+) -> Pool {
     let spec = |mock: &MockVllm| {
         let (endpoint, replay) = mock.event_endpoints().unwrap();
         let mut spec = WorkerSpec::new(WorkerUrl::parse(&mock.url()).unwrap());
@@ -47,7 +52,7 @@ fn pool(mocks: &[MockVllm]) -> Pool {
             endpoint,
             replay: Some(replay),
             topic: String::new(),
-            ranks: 1,
+            ranks,
         });
         spec
     };
@@ -56,7 +61,9 @@ fn pool(mocks: &[MockVllm]) -> Pool {
         ..FleetConfig::default()
     };
     let codec: Arc<dyn Codec> = Arc::new(ModelCodec::new(tokenizer(), template()));
-    Pool::start(PoolConfig::new("default", fleet), Some(codec)).unwrap()
+    let mut config = PoolConfig::new("default", fleet);
+    change(&mut config);
+    Pool::start(config, Some(codec)).unwrap()
 }
 
 /// What came of a chat that was sent where the pool said.
@@ -129,8 +136,8 @@ fn announced(pool: &Pool, worker: fleet::WorkerId) -> u64 {
 
 #[tokio::test]
 async fn a_growing_chat_stays_where_it_is_cached_and_is_predicted_within_a_block() {
-    let mocks = [mock().await, mock().await];
-    let pool = pool(&mocks);
+    let mocks = [mock(tokenizer()).await, mock(tokenizer()).await];
+    let pool = pool_over(&mocks, 1, |_| {});
     let heard = |worker: &WorkerReport| {
         worker.kv_events.connected == 1
             && worker.condition == "healthy"

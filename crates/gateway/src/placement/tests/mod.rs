@@ -2,6 +2,7 @@
 //! a pool knows is what it was told and what it sent.
 
 mod exact;
+mod ranks;
 
 use std::sync::Arc;
 use std::time::Duration;

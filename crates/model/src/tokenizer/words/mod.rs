@@ -1,19 +1,15 @@
 //! Words that were tokenised before are not tokenised again.
 //!
-//! The tokenizers of today cut a text into words before they merge anything, and all of their rules have this in common: a
-//! space between a visible character and a letter begins a new word, whatever else stands in the text. No rule lets a word go on
-//! over such a space, none looks back, and what looks ahead looks for the end of white space, of which there is one. So a text may be cut
-//! there, and its parts have the tokens of the whole. The parts are mostly single words, which come again and again:
-//! looking one up takes a thirtieth of the time that tokenising it does.
-//!
-//! This holds for rules that are known here by their text. A tokenizer with another rule, or with added tokens that reach
-//! over white space, is left alone.
+//! A text is cut where its parts have the tokens of the whole ([`Cuts`] says where). The parts are mostly single words, which
+//! come again and again: looking one up takes a thirtieth of the time that tokenising it does.
 
+mod cuts;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, TryLockError};
 
-use serde_json::Value;
-use tokenizers::ModelWrapper;
+use cuts::Cuts;
 
 /// Longer parts are tokenised each time: they hardly ever come again.
 const MAX_WORD_BYTES: usize = 32;
@@ -25,88 +21,27 @@ const MAX_WORDS: usize = 1 << 16;
 /// in its text, so what comes after them is tokenised as it stands.
 const MAX_LEARNED_AT_ONCE: usize = 128;
 
-/// Rules that cut before a lone space, in the spelling of `tokenizer.json`.
-pub(super) const KNOWN_RULES: [&str; 4] = [
-    super::gguf::LLAMA3,
-    super::gguf::QWEN2,
-    super::gguf::TEKKEN,
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-];
-
 /// The tokens of words seen before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Words {
-    known: RwLock<HashMap<Box<str>, Box<[u32]>>>,
-}
-
-/// Whether texts for this tokenizer may be cut at [`cut`].
-pub(super) fn are_words_apart(tokenizer: &tokenizers::Tokenizer) -> bool {
-    let plain_model =
-        matches!(tokenizer.get_model(), ModelWrapper::BPE(bpe) if bpe.dropout.is_none());
-    let added = tokenizer.get_added_tokens_decoder();
-    let reaches_over = |token: &tokenizers::AddedToken| {
-        token.single_word
-            || token.lstrip
-            || token.rstrip
-            || token.content.contains(char::is_whitespace)
-    };
-    let stage = |stage: Option<serde_json::Result<Value>>| stage.and_then(Result::ok);
-    let normalizer = stage(tokenizer.get_normalizer().map(serde_json::to_value));
-    let pre_tokenizer = stage(tokenizer.get_pre_tokenizer().map(serde_json::to_value));
-    plain_model
-        && tokenizer.get_truncation().is_none()
-        && tokenizer.get_padding().is_none()
-        && !added.values().any(reaches_over)
-        // Composing accents stops at a space.
-        && normalizer.is_none_or(|stage| is(&stage, "NFC"))
-        && pre_tokenizer.is_some_and(|stage| cuts_before_lone_spaces(&stage))
-}
-
-fn is(stage: &Value, kind: &str) -> bool {
-    stage.get("type").and_then(Value::as_str) == Some(kind)
-}
-
-fn cuts_before_lone_spaces(stage: &Value) -> bool {
-    let has_rule = |bytes: &Value| {
-        is(bytes, "ByteLevel") && bytes.get("use_regex").and_then(Value::as_bool) == Some(true)
-    };
-    if has_rule(stage) {
-        return true;
-    }
-    let stages = stage.get("pretokenizers").and_then(Value::as_array);
-    match stages.map(Vec::as_slice) {
-        Some([first, bytes]) if is(bytes, "ByteLevel") => {
-            (is(first, "Digits") && has_rule(bytes)) || is_known_rule(first)
-        }
-        _ => false,
-    }
-}
-
-fn is_known_rule(stage: &Value) -> bool {
-    let rule = stage.pointer("/pattern/Regex").and_then(Value::as_str);
-    is(stage, "Split")
-        && stage.get("behavior").and_then(Value::as_str) == Some("Isolated")
-        && stage.get("invert").and_then(Value::as_bool) == Some(false)
-        && rule.is_some_and(|rule| KNOWN_RULES.contains(&rule))
-}
-
-/// The length of the first part of `text`.
-fn cut(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    let mut from = 1;
-    while let Some(step) = memchr::memchr(b' ', bytes.get(from..).unwrap_or_default()) {
-        let at = from + step;
-        let before = bytes.get(at - 1).is_some_and(u8::is_ascii_graphic);
-        let after = bytes.get(at + 1).is_some_and(u8::is_ascii_alphabetic);
-        if before && after {
-            return at;
-        }
-        from = at + 1;
-    }
-    bytes.len()
+    cuts: Cuts,
+    known: RwLock<HashMap<Box<str>, Box<[u32]>, foldhash::fast::RandomState>>,
 }
 
 impl Words {
+    /// For a tokenizer; `None` if nothing is known of how it finds words.
+    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
+        Cuts::of(tokenizer).map(|cuts| Self {
+            cuts,
+            known: RwLock::default(),
+        })
+    }
+
+    /// How a part of a text is spelled for the model alone, if it is a single word: nothing has to be looked for in it.
+    pub(super) fn spelled<'a>(&self, part: &'a str) -> Option<Cow<'a, str>> {
+        self.cuts.spelled(part)
+    }
+
     /// The tokens of `text`, of which `tokenize` makes those of a part.
     pub(super) fn encode<E>(
         &self,
@@ -121,7 +56,7 @@ impl Words {
             let (mut open, mut at) = (0, 0);
             while at < text.len() {
                 let rest = text.get(at..).unwrap_or_default();
-                let part = rest.get(..cut(rest)).unwrap_or(rest);
+                let part = rest.get(..self.cuts.first(rest)).unwrap_or(rest);
                 let seen = known.get(part);
                 let is_to_learn = seen.is_none()
                     && part.len() <= MAX_WORD_BYTES
@@ -145,21 +80,32 @@ impl Words {
                 tokens.extend(tokenize(text.get(open..).unwrap_or_default())?);
             }
         }
-        if !learned.is_empty() {
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            let room = MAX_WORDS.saturating_sub(known.len());
-            known.extend(learned.into_iter().take(room));
-        }
+        self.learn(learned);
         Ok(tokens)
+    }
+
+    /// Nobody waits to learn: whoever reads may be at it for long, and will meet the words again.
+    fn learn(&self, learned: Vec<(Box<str>, Box<[u32]>)>) {
+        if learned.is_empty() {
+            return;
+        }
+        let mut known = match self.known.try_write() {
+            Ok(known) => known,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let room = MAX_WORDS.saturating_sub(known.len());
+        known.extend(learned.into_iter().take(room));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::cuts::KNOWN_RULES;
     use super::*;
     use crate::{Specials, Tokenizer};
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn tokenizer(pre_tokenizer: &Value, rstrip: bool) -> Tokenizer {
         let mut vocab = serde_json::Map::new();
@@ -213,34 +159,13 @@ mod tests {
     #[test]
     fn only_rules_that_are_known_are_cut_by() {
         for tokenizer in known() {
-            assert!(are_words_apart(&tokenizer.parsing));
+            assert!(Cuts::of(&tokenizer.parsing).is_some());
         }
         let reaching = tokenizer(&byte_level(false, true), true);
-        assert!(!are_words_apart(&reaching.parsing));
+        assert!(Cuts::of(&reaching.parsing).is_none());
         for stage in [Value::Null, split_by(r"\w+ \w+"), byte_level(false, false)] {
-            assert!(!are_words_apart(&tokenizer(&stage, false).parsing));
+            assert!(Cuts::of(&tokenizer(&stage, false).parsing).is_none());
         }
-    }
-
-    #[test]
-    fn a_text_is_cut_before_words_only() {
-        let mut parts = Vec::new();
-        let mut rest = "To be,  or not 2 be\n if\u{a0} x é a<|a|> b";
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(cut(rest));
-            parts.push(part);
-            rest = after;
-        }
-        assert_eq!(
-            parts,
-            [
-                "To",
-                " be,  or",
-                " not 2",
-                " be\n if\u{a0} x é a<|a|>",
-                " b"
-            ]
-        );
     }
 
     fn any_text() -> impl Strategy<Value = String> {
@@ -269,6 +194,17 @@ mod tests {
             Just("\u{a0}"),
             Just("\u{3000}"),
             Just("/"),
+            Just(","),
+            Just("("),
+            Just("\""),
+            Just("=\u{338}"),
+            Just("<|a|> b"),
+            Just("a|"),
+            Just(" 4"),
+            Just("re"),
+            Just("\u{2014}"),
+            Just("\u{2019}s"),
+            Just("a\nb"),
         ];
         proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
     }
@@ -289,14 +225,23 @@ mod tests {
         }
     }
 
+    /// A word of its own for each number.
+    fn word(number: usize) -> String {
+        let letter = |place: u32| char::from(b'a' + (number / 26_usize.pow(place) % 26) as u8);
+        std::iter::once(' ').chain((0..4).map(letter)).collect()
+    }
+
     #[test]
     fn what_is_remembered_is_bounded() {
-        let words = Words::default();
+        let words = Words {
+            cuts: Cuts::of(&known()[0].parsing).unwrap(),
+            known: RwLock::default(),
+        };
         let lengths = |part: &str| Ok::<_, ()>(vec![part.len() as u32]);
         for group in 0..=MAX_WORDS / MAX_LEARNED_AT_ONCE {
             let first = group * MAX_LEARNED_AT_ONCE;
             let numbers = first..first + MAX_LEARNED_AT_ONCE;
-            let text: String = numbers.map(|word| format!(" w{word}")).collect();
+            let text: String = numbers.map(word).collect();
             let total: u32 = words.encode(&text, lengths).unwrap().iter().sum();
             assert_eq!(total as usize, text.len());
         }
