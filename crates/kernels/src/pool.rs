@@ -19,8 +19,10 @@ use crate::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PoisonError, SharedCell, hint,
 };
 
-/// How long an idle worker spins: longer than the pauses between a step's loops, shorter than a scheduler's slice.
-const SPIN: Duration = Duration::from_micros(40);
+/// How long an idle worker spins: longer than the pauses between a step's loops and between steps, in which tokens are
+/// chosen and a draft model may run on one thread; shorter than a scheduler's slice. Waking a parked one takes as long as
+/// several loops.
+const SPIN: Duration = Duration::from_micros(400);
 /// Spins between two looks at the clock.
 const SPINS_PER_LOOK: usize = 64;
 /// How often the caller looks for stragglers before it gives its core away between looks: a straggler may need it.
