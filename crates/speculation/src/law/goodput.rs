@@ -239,7 +239,7 @@ impl Goodput {
         let gain = (tokens(arms, &tried) - tokens(arms, &plain)) / price;
         let loss = (seconds - gain).max(0.3 * seconds);
         let &(sequence, _) = who.first()?;
-        if !self.prober.affords(now, loss) {
+        if !self.prober.affords(now, loss, false) {
             return None;
         }
         self.prober.spend(now, loss);
@@ -260,7 +260,7 @@ impl Goodput {
             // The first one is free: without it every expectation is a guess, its price too. Seconds that nobody has
             // measured yet would silence the probes for a minute.
             loss = 0.0;
-        } else if !self.prober.affords(draught.now, loss) {
+        } else if !self.prober.affords(draught.now, loss, false) {
             return None;
         }
         self.prober.spend(draught.now, loss);
@@ -290,7 +290,14 @@ impl Goodput {
                     room.is_some_and(|(arm, &depth)| wanted(depth) && depth < arm.limit)
                 })
         };
-        let off = in_turn(|depth| depth == 0);
+        // Whose probe gained goes first: what the draft model had to read for it is read.
+        let promising = self.prober.promising().and_then(|sequence| {
+            let index = who.iter().position(|&(id, _)| id == sequence)?;
+            let room = arms.get(index).zip(depths.get(index));
+            room.is_some_and(|(arm, &depth)| depth == 0 && arm.limit > 0)
+                .then_some(index)
+        });
+        let off = promising.or_else(|| in_turn(|depth| depth == 0));
         let neighbour = || in_turn(|depth| depth > 0).filter(|_| self.prober.neighbour_is_due(now));
         let index = off.or_else(neighbour)?;
         let (arm, &depth, &(id, _)) = (arms.get(index)?, depths.get(index)?, who.get(index)?);
@@ -309,7 +316,7 @@ impl Goodput {
         let gain = (tokens(arms, &tried) - tokens(arms, depths)) / price.max(f64::MIN_POSITIVE);
         // However promising, a probe may fail: a part of its price must be there.
         let loss = (seconds - gain).max(0.3 * seconds);
-        if !self.prober.affords(now, loss) {
+        if !self.prober.affords(now, loss, promising.is_some()) {
             return None;
         }
         let pending = Pending {

@@ -5,7 +5,8 @@
 //! an account that fills with [`BUDGET`] of the time: a probe is made when the account can pay what it is
 //! expected to lose, and is charged what it did lose. A probe that gained pays in. So losses stay below the
 //! budget whatever happens, and where drafts have begun to succeed probes follow each other at once: a
-//! shift is noticed after one probe and believed after a few.
+//! shift is noticed after one probe and believed after a few. What the draft model had to read before a first probe is
+//! most of its price; it is a debt that later income pays, and that keeps all but the sequence waiting that was read for.
 //!
 //! Charges are by expected times and real tokens: one slow step would else silence the probes for a minute.
 
@@ -64,11 +65,15 @@ pub(super) struct Pending {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Prober {
     seconds: f64,
+    /// Seconds that were spent on reading and are not paid yet.
+    debt: f64,
     last: Option<Duration>,
     step: u64,
     rests_until: Until,
     neighbour_after: Until,
     pending: Option<Pending>,
+    /// Whose last probe gained.
+    promising: Option<u64>,
     /// Whether anybody probes in the present step.
     probes: bool,
     turn: usize,
@@ -80,16 +85,25 @@ impl Prober {
         self.step += 1;
         let last = self.last.replace(now).unwrap_or(now);
         let passed = now.saturating_sub(last).as_secs_f64().min(LONGEST_STEP);
-        self.seconds += BUDGET * passed;
+        let income = BUDGET * passed;
+        let paid = self.debt.min(income);
+        self.debt -= paid;
+        self.seconds += income - paid;
         // Whatever was not reported did not run.
         self.pending = None;
         self.probes = false;
     }
 
-    /// Whether a probe of this expected loss may run now.
-    pub(super) fn affords(&mut self, now: Duration, loss: f64) -> bool {
+    /// Whether a probe of this expected loss may run now, by a sequence that is [`Prober::promising`] or by another.
+    pub(super) fn affords(&mut self, now: Duration, loss: f64, promising: bool) -> bool {
         self.seconds = self.seconds.min(MOST_SAVED * loss.max(0.0));
-        self.is_over(now, self.rests_until) && self.seconds >= loss
+        let free = self.is_over(now, self.rests_until) && (promising || self.debt <= 0.0);
+        free && self.seconds >= loss
+    }
+
+    /// Whose probe gained when it was last tried.
+    pub(super) fn promising(&self) -> Option<u64> {
+        self.promising
     }
 
     /// Whether it is time to look at a neighbour of the best depth.
@@ -128,7 +142,7 @@ impl Prober {
     /// most of a probe's price.
     pub(super) fn charge(&mut self, catch_up: Duration) {
         if self.probes {
-            self.seconds -= catch_up.as_secs_f64();
+            self.debt += catch_up.as_secs_f64();
         }
     }
 
@@ -145,6 +159,7 @@ impl Prober {
         let gained = (accepted as f64 - pending.usual) / pending.price.max(f64::MIN_POSITIVE);
         let loss = pending.seconds - gained;
         self.seconds -= loss;
+        self.promising = (loss <= 0.0).then_some(sequence);
         if loss > 0.0 {
             self.rests_until = self.pause(now, AFTER_FAILURE);
         }
@@ -157,7 +172,8 @@ mod tests {
 
     fn probe(prober: &mut Prober, now: Duration, accepted: usize) -> bool {
         let loss = 0.004;
-        if !prober.affords(now, loss) {
+        let promising = prober.promising().is_some();
+        if !prober.affords(now, loss, promising) {
             return false;
         }
         let pending = Pending {
@@ -181,6 +197,32 @@ mod tests {
             lost += f64::from(u8::from(probe(&mut prober, now, 0))) * 0.004;
         }
         assert!(lost <= 100.0 * BUDGET && lost > 90.0 * BUDGET, "{lost}");
+    }
+
+    #[test]
+    fn what_was_read_for_a_sequence_keeps_the_others_waiting_until_it_is_paid() {
+        let mut prober = Prober::default();
+        let mut now = Duration::ZERO;
+        let mut pass = |prober: &mut Prober| {
+            now += Duration::from_millis(500);
+            prober.accrue(now);
+            now
+        };
+        pass(&mut prober);
+        let now = pass(&mut prober);
+        assert!(probe(&mut prober, now, 2));
+        prober.charge(Duration::from_millis(20));
+        let now = pass(&mut prober);
+        assert!(!prober.affords(now, 0.004, false));
+        assert!(probe(&mut prober, now, 0), "it was read for");
+        // Half a second pays five of the twenty milliseconds; the first of them has passed.
+        let waits = (0..20)
+            .take_while(|_| {
+                let now = pass(&mut prober);
+                !prober.affords(now, 0.004, false)
+            })
+            .count();
+        assert_eq!(waits, 2);
     }
 
     #[test]
