@@ -123,7 +123,7 @@ mod tests {
     fn hand_off_survives_many_short_loops_with_pauses_around_the_spin_time() {
         let compute = Compute::new(Tier::Scalar, 4);
         let mut total = 0;
-        for round in 0..8_000_usize {
+        for round in 0..20_000_usize {
             let sum = AtomicUsize::new(0);
             let chunks = 2 + round % 7;
             compute.run(chunks, |chunk| {

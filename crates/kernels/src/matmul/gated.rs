@@ -25,9 +25,10 @@ pub fn gated(
 ) {
     let (rows, cols) = (gate.rows(), gate.cols());
     assert!(
-        up.rows() == rows && up.cols() == cols && down.cols() == rows && m > 0,
+        up.rows() == rows && up.cols() == cols && down.cols() == rows,
         "gate, up and down do not belong together"
     );
+    assert!(m > 0, "there is nothing to multiply with");
     let tier = compute.tier();
     let tiling = Tiling::new(tier, m);
     let encodings = Encodings::for_weights([gate.format(), up.format()].into_iter());
