@@ -6,6 +6,8 @@
 
 mod agreement;
 mod alphabet;
+#[cfg(test)]
+mod fixture;
 mod gguf;
 mod huggingface;
 mod pieces;

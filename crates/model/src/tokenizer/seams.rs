@@ -55,6 +55,7 @@ impl Seams {
 
 #[cfg(test)]
 mod tests {
+    use crate::tokenizer::fixture::Fixture;
     use crate::{Specials, Tokenizer};
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -64,49 +65,32 @@ mod tests {
                "rstrip": rstrip, "normalized": normalized, "special": !normalized})
     }
 
-    /// Tokens for all printable ASCII characters, a few merges, and added tokens of every kind.
+    /// A few merges, and added tokens of every kind.
     fn tokenizer(normalizer: Value, pre_tokenizer: Value, space: &str) -> Tokenizer {
-        let mut vocab = serde_json::Map::new();
-        let mut add = |token: &str| {
-            let id = vocab.len();
-            vocab.entry(token).or_insert(json!(id));
+        let (space_a, space_ab) = (format!("{space}a"), format!("{space}ab"));
+        let fixture = Fixture {
+            tokens: &[space, "Ċ", "\n", "ab", "abc", &space_a, "<|", &space_ab],
+            merges: json!([
+                ["a", "b"],
+                ["ab", "c"],
+                [space, "a"],
+                ["<", "|"],
+                [space, "ab"]
+            ]),
+            normalizer,
+            pre_tokenizer,
         };
-        (b'!'..=b'~').for_each(|byte| add(&char::from(byte).to_string()));
-        for token in [
-            space,
-            "Ċ",
-            "\n",
-            "ab",
-            "abc",
-            &format!("{space}a"),
-            "<|",
-            &format!("{space}ab"),
-        ] {
-            add(token);
-        }
-        let merges = json!([
-            ["a", "b"],
-            ["ab", "c"],
-            [space, "a"],
-            ["<", "|"],
-            [space, "ab"]
-        ]);
-        let first = vocab.len() as u32;
-        let added_tokens = json!([
-            added(first, "<|a|>", false, false, false),
-            added(first + 1, "<|a|><|b|>", false, false, false),
-            added(first + 2, "<|b|>", false, false, false),
-            added(first + 3, "<|left|>", true, false, false),
-            added(first + 4, "<|right|>", false, true, false),
-            added(first + 5, "<|norm|>", false, false, true),
-        ]);
-        let file = json!({
-            "version": "1.0", "added_tokens": added_tokens, "normalizer": normalizer,
-            "pre_tokenizer": pre_tokenizer,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-            "model": {"type": "BPE", "vocab": vocab, "merges": merges},
-        });
-        Tokenizer::from_json("tokenizer.json", &serde_json::to_vec(&file).unwrap()).unwrap()
+        fixture.with(|first| {
+            let first = first as u32;
+            json!([
+                added(first, "<|a|>", false, false, false),
+                added(first + 1, "<|a|><|b|>", false, false, false),
+                added(first + 2, "<|b|>", false, false, false),
+                added(first + 3, "<|left|>", true, false, false),
+                added(first + 4, "<|right|>", false, true, false),
+                added(first + 5, "<|norm|>", false, false, true),
+            ])
+        })
     }
 
     fn byte_level(add_prefix_space: bool) -> Tokenizer {

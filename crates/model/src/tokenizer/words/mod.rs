@@ -103,39 +103,32 @@ impl Words {
 mod tests {
     use super::cuts::KNOWN_RULES;
     use super::*;
+    use crate::tokenizer::fixture::Fixture;
     use crate::{Specials, Tokenizer};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn tokenizer(pre_tokenizer: &Value, rstrip: bool) -> Tokenizer {
-        let mut vocab = serde_json::Map::new();
-        let mut add = |token: &str| {
-            let id = vocab.len();
-            vocab.entry(token).or_insert(json!(id));
+        let fixture = Fixture {
+            tokens: &[
+                "Ġ", "Ċ", "Ã", "©", "Ģ", "Â", "ab", "abc", "Ġa", "Ġab", "ĠĠ", "<|", "'s",
+            ],
+            merges: json!([
+                ["a", "b"],
+                ["ab", "c"],
+                ["Ġ", "a"],
+                ["Ġ", "ab"],
+                ["Ġ", "Ġ"],
+                ["<", "|"],
+                ["'", "s"]
+            ]),
+            normalizer: Value::Null,
+            pre_tokenizer: pre_tokenizer.clone(),
         };
-        (b'!'..=b'~').for_each(|byte| add(&char::from(byte).to_string()));
-        for token in [
-            "Ġ", "Ċ", "Ã", "©", "Ģ", "Â", "ab", "abc", "Ġa", "Ġab", "ĠĠ", "<|", "'s",
-        ] {
-            add(token);
-        }
-        let merges = json!([
-            ["a", "b"],
-            ["ab", "c"],
-            ["Ġ", "a"],
-            ["Ġ", "ab"],
-            ["Ġ", "Ġ"],
-            ["<", "|"],
-            ["'", "s"]
-        ]);
-        let added = json!([{"id": vocab.len(), "content": "<|a|>", "single_word": false, "lstrip": false,
-                            "rstrip": rstrip, "normalized": false, "special": true}]);
-        let file = json!({
-            "version": "1.0", "added_tokens": added, "normalizer": null, "pre_tokenizer": pre_tokenizer,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-            "model": {"type": "BPE", "vocab": vocab, "merges": merges},
-        });
-        Tokenizer::from_json("tokenizer.json", &serde_json::to_vec(&file).unwrap()).unwrap()
+        fixture.with(|id| {
+            json!([{"id": id, "content": "<|a|>", "single_word": false, "lstrip": false,
+                    "rstrip": rstrip, "normalized": false, "special": true}])
+        })
     }
 
     fn byte_level(add_prefix_space: bool, use_regex: bool) -> Value {
