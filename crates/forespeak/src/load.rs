@@ -12,9 +12,9 @@ use crate::cli::{CpuTier, ModelOptions, QuantizeTo, ServeOptions};
 use crate::commands::CommandError;
 use crate::machine::physical_cores;
 
-/// Up to this size a draft model computes on one thread: its matrices lie in a core's caches, and handing parts of
-/// them to others takes longer than computing them (64 against 87 microseconds a pass for the bundled one).
-const DRAFTS_ALONE_UP_TO: u64 = 8 << 20;
+/// Up to this size most of a draft model's products are computed on one thread: its matrices lie in a core's caches,
+/// and handing parts of them to others takes longer than computing them.
+const SMALL_DRAFT: u64 = 8 << 20;
 
 /// A model, the one that drafts for it, and what they compute with.
 pub(crate) struct Loaded {
@@ -54,8 +54,8 @@ pub(crate) fn load(options: &ServeOptions) -> Result<Loaded, CommandError> {
     let model = read(&source, chat_template, &compute)?;
     let draft = draft_source
         .map(|source| {
-            let alone = bytes(&source) <= DRAFTS_ALONE_UP_TO;
-            let own = alone.then(|| Arc::new(Compute::new(tier, 1)));
+            let small = bytes(&source) <= SMALL_DRAFT;
+            let own = small.then(|| Arc::new(compute.for_small_model()));
             read(&source, None, own.as_ref().unwrap_or(&compute))
         })
         .transpose()?;

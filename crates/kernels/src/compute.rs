@@ -1,6 +1,7 @@
 //! Where arithmetic runs: a tier, a thread pool, and memory for what is multiplied with.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::memory::WeightMemory;
 use crate::pool::Pool;
@@ -10,9 +11,15 @@ use crate::tier::Tier;
 /// caller's loop runs on its own thread alone.
 pub struct Compute {
     tier: Tier,
-    pool: Pool,
+    pool: Arc<Pool>,
+    /// Products that read fewer bytes are the caller's alone.
+    smallest_shared: usize,
     weight_memory: WeightMemory,
 }
+
+/// What a product must read, see [`Compute::for_small_model`], to be worth the time that cores take to hear of it, to
+/// fetch what it is about and to hand back what came out: one to eight microseconds, depending on how far apart they are.
+const SMALLEST_SHARED: usize = 512 << 10;
 
 impl Compute {
     /// Starts `threads - 1` workers; the calling thread is the last one. A tier that this machine does not have is
@@ -20,7 +27,19 @@ impl Compute {
     pub fn new(tier: Tier, threads: usize) -> Compute {
         Compute {
             tier: tier.min(Tier::detect()),
-            pool: Pool::new(threads),
+            pool: Arc::new(Pool::new(threads)),
+            smallest_shared: 0,
+            weight_memory: WeightMemory::default(),
+        }
+    }
+
+    /// The same threads for a model whose weights stay in a core's caches: it hands them only the largest products.
+    #[must_use]
+    pub fn for_small_model(&self) -> Compute {
+        Compute {
+            tier: self.tier,
+            pool: Arc::clone(&self.pool),
+            smallest_shared: SMALLEST_SHARED,
             weight_memory: WeightMemory::default(),
         }
     }
@@ -39,6 +58,16 @@ impl Compute {
     /// How many threads work, the caller's among them.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// How many threads a product of `rows` rows should be cut for that reads `bytes` of weights. Two rows take about as
+    /// long as one.
+    pub(crate) fn threads_for(&self, bytes: usize, rows: usize) -> usize {
+        if bytes * rows.div_ceil(2) < self.smallest_shared {
+            1
+        } else {
+            self.threads()
+        }
     }
 
     /// Says that matrices of so many bytes are going to be packed: they are read faster if they lie together. Too
@@ -89,6 +118,17 @@ mod tests {
     #[test]
     fn a_forced_tier_never_exceeds_the_machine() {
         assert!(Compute::new(Tier::Avx512, 1).tier() <= Tier::detect());
+    }
+
+    #[test]
+    fn a_small_model_shares_only_its_large_products() {
+        let compute = Compute::new(Tier::Scalar, 3);
+        assert_eq!(compute.threads_for(1, 1), 3);
+        let small = compute.for_small_model();
+        assert_eq!(small.threads(), 3);
+        assert_eq!(small.threads_for(SMALLEST_SHARED - 1, 2), 1);
+        assert_eq!(small.threads_for(SMALLEST_SHARED, 1), 3);
+        assert_eq!(small.threads_for(SMALLEST_SHARED / 8, 16), 3);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::texts::Workload;
 
 const HELP: &str = "\
-speculation [--target FILE --draft FILE|none] [--threads 2] [--draft-threads 1]
+speculation [--target FILE --draft FILE|none] [--threads 2]
             [--workloads prose,questions,copying,sampled,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
             [--drafters auto|model|ngram] [--rounds 8] [--slice SECONDS] [--warm-up SECONDS]
             [--phases 4] [--phase SECONDS] [--quick] [--json FILE]
@@ -40,7 +40,6 @@ pub(crate) struct Options {
     pub(crate) draft: Option<PathBuf>,
     pub(crate) has_draft: bool,
     pub(crate) threads: usize,
-    pub(crate) draft_threads: usize,
     pub(crate) workloads: Vec<Workload>,
     pub(crate) streams: Vec<usize>,
     pub(crate) policies: Vec<Policy>,
@@ -61,7 +60,6 @@ impl Options {
             draft: None,
             has_draft: true,
             threads: 2,
-            draft_threads: 1,
             workloads: Workload::USUAL.to_vec(),
             streams: vec![1, 4, 16],
             policies: Vec::new(),
@@ -86,7 +84,6 @@ impl Options {
                     path => options.draft = Some(path.into()),
                 },
                 "--threads" => options.threads = value()?.parse()?,
-                "--draft-threads" => options.draft_threads = value()?.parse()?,
                 "--workloads" => {
                     options.workloads = list(&value()?, |word| word.parse())?;
                 }

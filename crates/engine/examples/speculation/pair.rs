@@ -30,7 +30,7 @@ impl Pair {
             .clone()
             .unwrap_or_else(|| bundled("forespeak-target.gguf"));
         let (target, tokenizer, _) = load(&path, &compute)?.into_parts();
-        let of_draft = Arc::new(Compute::new(Tier::detect(), options.draft_threads));
+        let of_draft = Arc::new(compute.for_small_model());
         let draft = options
             .draft
             .clone()

@@ -64,6 +64,7 @@ pub(super) struct Cuts {
     row_cuts: usize,
     strips_per_cut: usize,
     sets: Vec<CutSet>,
+    threads: usize,
 }
 
 struct CutSet {
@@ -74,12 +75,13 @@ struct CutSet {
 
 impl Cuts {
     pub(super) fn new(
-        threads: usize,
+        compute: &Compute,
         tiling: Tiling,
         sets: impl Iterator<Item = PanelSet> + Clone,
     ) -> Cuts {
-        let wanted = threads * CHUNKS_PER_THREAD;
         let total: usize = sets.clone().map(|set| set.panels * set.bytes).sum();
+        let threads = compute.threads_for(total, tiling.rows());
+        let wanted = threads * CHUNKS_PER_THREAD;
         let chunk_bytes = (total / wanted).max(SMALLEST_CHUNK_BYTES);
         let sets: Vec<CutSet> = sets
             .map(|set| {
@@ -110,6 +112,7 @@ impl Cuts {
             row_cuts: strips.div_ceil(strips_per_cut),
             strips_per_cut,
             sets,
+            threads,
         }
     }
 
@@ -117,7 +120,8 @@ impl Cuts {
     /// every row once.
     pub(super) fn run(&self, compute: &Compute, work: impl Fn(usize, Range<usize>, &Strip) + Sync) {
         let panel_chunks: usize = self.sets.iter().map(|set| set.chunks).sum();
-        compute.run_together(panel_chunks * self.row_cuts, |run| {
+        let chunks = panel_chunks * self.row_cuts;
+        let run = |run: Range<usize>| {
             if self.row_cuts == 1 {
                 self.pieces(run, 0, &work);
             } else {
@@ -126,7 +130,12 @@ impl Cuts {
                     self.pieces(panel_chunk..panel_chunk + 1, chunk % self.row_cuts, &work);
                 }
             }
-        });
+        };
+        if self.threads == 1 {
+            run(0..chunks);
+        } else {
+            compute.run_together(chunks, run);
+        }
     }
 
     /// A run of chunks of panels with one cut of the rows.

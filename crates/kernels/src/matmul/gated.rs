@@ -36,7 +36,7 @@ pub fn gated(
     let encodings = Encodings::for_weights(std::iter::once(down.format()));
     let writer = out.begin(tier, tiling, rows, encodings);
     let panels = std::iter::once(PanelSet::of(&[gate, up]));
-    Cuts::new(compute.threads(), tiling, panels).run(compute, |_, panels, strip| {
+    Cuts::new(compute, tiling, panels).run(compute, |_, panels, strip| {
         input.with(tier, |activations| {
             let (mut gates, mut ups) = (Sums::new(), Sums::new());
             let first = panels.start * PANEL_ROWS;

@@ -87,7 +87,7 @@ pub fn matmul(
     let input = input.prepare(compute, &mut scratch.activations, tiling, cols, encodings);
     let places: Vec<Place<'_>> = products.iter_mut().map(Place::new).collect();
     let panels = places.iter().map(|place| PanelSet::of(&[place.matrix]));
-    Cuts::new(compute.threads(), tiling, panels).run(compute, |set, panels, strip| {
+    Cuts::new(compute, tiling, panels).run(compute, |set, panels, strip| {
         let (place, tier) = (&places[set], compute.tier());
         input.with(tier, |activations| {
             let mut sums = Sums::new();

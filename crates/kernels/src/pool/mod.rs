@@ -1,13 +1,15 @@
 //! A pool of threads that share one loop at a time.
 //!
 //! The steps of a model are many short loops with little between them, so workers spin for a moment before they
-//! park, and the caller takes part. Chunks are handed out in runs that shrink towards the end: long ones first,
-//! because neighbouring chunks are read as one stream, single ones last, so that a thread that is slow, or whose core
-//! is taken by another process, does less. A worker that has not woken when the work runs out is not waited for.
+//! park, and the caller takes part. Each thread has a share of the chunks, and helps the others when it is through
+//! ([`shares`]), so that one that is slow, or whose core is taken by another process, does less. A worker that has not
+//! woken when the work runs out is not waited for.
 //!
 //! One word carries the protocol: the job's number, whether it is open, and how many workers are inside. A worker
 //! may look at the job only after it has counted itself in while the job was open; the caller closes the job and
 //! waits until nobody is inside, so the job may live on its stack.
+
+mod shares;
 
 use std::any::Any;
 use std::ops::Range;
@@ -15,9 +17,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PoisonError, SharedCell, hint,
-};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, PoisonError, SharedCell, hint};
+use shares::{Chunks, Shares};
 
 /// How long an idle worker spins: longer than the pauses between a step's loops and between steps, in which tokens are
 /// chosen and a draft model may run on one thread; shorter than a scheduler's slice. Waking a parked one takes as long as
@@ -28,8 +29,8 @@ const SPINS_PER_LOOK: usize = 64;
 /// How often the caller looks for stragglers before it gives its core away between looks: a straggler may need it.
 const SPINS_BEFORE_YIELD: usize = 2_000;
 
-/// A thread takes at most this part of what would be its share.
-const PARTS_PER_THREAD: usize = 2;
+/// The thread whose share the caller takes; workers follow.
+const CALLER: usize = 0;
 
 const OPEN: u64 = 1 << 31;
 const INSIDE: u64 = OPEN - 1;
@@ -39,16 +40,14 @@ const NUMBER_SHIFT: u32 = 32;
 #[derive(Clone, Copy)]
 struct Job {
     work: *const (dyn Fn(Range<usize>) + Sync),
-    chunks: usize,
-    /// A run takes one part in so many of the chunks that are left.
-    parts: usize,
+    chunks: Chunks,
 }
 
 type Panic = Box<dyn Any + Send>;
 
 struct Shared {
     state: AtomicU64,
-    next_chunk: AtomicUsize,
+    shares: Shares,
     job: SharedCell<Option<Job>>,
     panic: Mutex<Option<Panic>>,
     stopping: AtomicBool,
@@ -75,7 +74,7 @@ impl Pool {
         let wanted = threads.max(1) - 1;
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            next_chunk: AtomicUsize::new(0),
+            shares: Shares::new(wanted + 1),
             job: SharedCell::default(),
             panic: Mutex::new(None),
             stopping: AtomicBool::new(false),
@@ -110,7 +109,7 @@ impl Pool {
         } else {
             None
         };
-        let Some(_turn) = turn else {
+        let (Some(_turn), Ok(count)) = (turn, u32::try_from(chunks)) else {
             if chunks > 0 {
                 work(0..chunks);
             }
@@ -121,18 +120,13 @@ impl Pool {
         // and nothing between here and there can unwind.
         let work: *const (dyn Fn(Range<usize>) + Sync) =
             unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
-        let job = Job {
-            work,
-            chunks,
-            parts: self.threads() * PARTS_PER_THREAD,
-        };
-        shared.open(job);
+        let job = shared.open(work, count, self.threads());
         for (worker, parked) in self.workers.iter().zip(&shared.parked).take(chunks - 1) {
             if parked.swap(false, Ordering::SeqCst) {
                 worker.thread().unpark();
             }
         }
-        shared.take_chunks(job);
+        shared.take_chunks(job, CALLER);
         shared.close();
         let panic = shared
             .panic
@@ -158,15 +152,21 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn open(&self, job: Job) {
+    fn open(&self, work: *const (dyn Fn(Range<usize>) + Sync), count: u32, threads: usize) -> Job {
+        let number = ((self.state.load(Ordering::Relaxed) >> NUMBER_SHIFT) as u32).wrapping_add(1);
+        let chunks = Chunks {
+            job: number,
+            count,
+            threads: threads as u32,
+        };
+        let job = Job { work, chunks };
         // SAFETY: the previous job is closed and nobody is inside; the caller's turn keeps other writers out.
         unsafe { self.job.set(Some(job)) };
-        self.next_chunk.store(0, Ordering::Relaxed);
-        let number = (self.state.load(Ordering::Relaxed) >> NUMBER_SHIFT).wrapping_add(1);
         // SeqCst orders this store before the caller's look at the `parked` flags; a worker does the same two
         // things the other way round, so one of both sees the other.
         self.state
-            .store(number << NUMBER_SHIFT | OPEN, Ordering::SeqCst);
+            .store(u64::from(number) << NUMBER_SHIFT | OPEN, Ordering::SeqCst);
+        job
     }
 
     fn close(&self) {
@@ -203,39 +203,22 @@ impl Shared {
         self.state.fetch_sub(1, Ordering::Release);
     }
 
-    fn take_chunks(&self, job: Job) {
+    fn take_chunks(&self, job: Job, thread: usize) {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the caller of `Pool::run` waits until everyone who took the job has left it.
             let work = unsafe { &*job.work };
-            while let Some(run) = self.next_run(job) {
+            while let Some(run) = self.shares.take(&job.chunks, thread) {
                 work(run);
             }
         }));
         if let Err(panic) = outcome {
             // The other threads need not finish a loop whose result is lost.
-            self.next_chunk.store(job.chunks, Ordering::Relaxed);
+            self.shares.give_up(&job.chunks);
             self.panic
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert(panic);
         }
-    }
-
-    fn next_run(&self, job: Job) -> Option<Range<usize>> {
-        let mut first = self.next_chunk.load(Ordering::Relaxed);
-        while first < job.chunks {
-            let last = first + ((job.chunks - first) / job.parts).max(1);
-            match self.next_chunk.compare_exchange_weak(
-                first,
-                last,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(first..last),
-                Err(now) => first = now,
-            }
-        }
-        None
     }
 
     /// A worker's life.
@@ -245,7 +228,7 @@ impl Shared {
             last = number;
             // SAFETY: this thread is inside, so the job stands still.
             if let Some(job) = unsafe { self.job.get() } {
-                self.take_chunks(job);
+                self.take_chunks(job, index + 1);
             }
             self.leave();
         }
