@@ -127,25 +127,17 @@ impl TokenChain {
 
     /// Appends tokens, naming every block they complete.
     pub fn extend(&mut self, tokens: &[u32]) {
-        let mut rest = tokens;
-        if !self.tail.is_empty() {
-            let missing = self.block_tokens - self.tail.len();
-            let (head, after) = rest.split_at(missing.min(rest.len()));
-            self.tail.extend_from_slice(head);
-            rest = after;
-            if self.tail.len() < self.block_tokens {
-                return;
-            }
-            Arc::make_mut(&mut self.keys).push(self.hasher.push_tokens(&self.tail));
-            self.tail.clear();
-        }
-        let blocks = rest.chunks_exact(self.block_tokens);
-        self.tail.extend_from_slice(blocks.remainder());
-        if blocks.len() == 0 {
+        let missing = self.block_tokens - self.tail.len();
+        let Some((head, rest)) = tokens.split_at_checked(missing) else {
+            self.tail.extend_from_slice(tokens);
             return;
-        }
-        let keys = Arc::make_mut(&mut self.keys);
-        keys.reserve(blocks.len());
+        };
+        self.tail.extend_from_slice(head);
+        let blocks = rest.chunks_exact(self.block_tokens);
+        let keys = with_room(&mut self.keys, 1 + blocks.len());
+        keys.push(self.hasher.push_tokens(&self.tail));
+        self.tail.clear();
+        self.tail.extend_from_slice(blocks.remainder());
         for block in blocks {
             keys.push(self.hasher.push_tokens(block));
         }
@@ -172,6 +164,18 @@ impl TokenChain {
     pub fn tokens(&self) -> usize {
         self.keys.len() * self.block_tokens + self.tail.len()
     }
+}
+
+/// Keys to which so many can be added. Where others have them, too, it is a copy of just the size: most are kept as they are then.
+fn with_room(keys: &mut Arc<Vec<BlockKey>>, more: usize) -> &mut Vec<BlockKey> {
+    if Arc::get_mut(keys).is_none() {
+        let mut own = Vec::with_capacity(keys.len() + more);
+        own.extend_from_slice(keys);
+        *keys = Arc::new(own);
+    }
+    let keys = Arc::make_mut(keys);
+    keys.reserve(more);
+    keys
 }
 
 /// The keys of a growing text, for models whose tokenizer we do not have.
@@ -217,11 +221,17 @@ impl TextChain {
 }
 
 /// Makes one key after another; remembers only the last.
-#[derive(Clone)]
 pub(crate) struct BlockHasher {
     seed: KeySeed,
     parent: BlockKey,
     scratch: Vec<u8>,
+}
+
+/// Copies are mostly made to be kept, for which they need no scratch space.
+impl Clone for BlockHasher {
+    fn clone(&self) -> Self {
+        Self::resume(self.seed, self.parent)
+    }
 }
 
 impl BlockHasher {

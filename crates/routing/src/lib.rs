@@ -49,6 +49,7 @@ pub mod admission;
 pub mod calibration;
 pub mod decision;
 pub mod error;
+mod gradual;
 mod hash;
 pub mod index;
 pub mod keys;

@@ -30,7 +30,8 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
-use crate::hash::{HashedMap, mix};
+use crate::gradual::GradualMap;
+use crate::hash::mix;
 use crate::keys::{Root, TokenChain};
 
 /// What an entry costs beside its value: the maps' slots.
@@ -123,7 +124,7 @@ pub struct Memo<V> {
     byte_cap: usize,
     bytes: usize,
     clock: u64,
-    entries: HashedMap<u64, (u64, V)>,
+    entries: GradualMap<(u64, V)>,
     by_age: BTreeMap<u64, u64>,
 }
 
@@ -134,14 +135,14 @@ impl<V: Clone + Weighed> Memo<V> {
             byte_cap,
             bytes: 0,
             clock: 0,
-            entries: HashedMap::default(),
+            entries: GradualMap::default(),
             by_age: BTreeMap::new(),
         }
     }
 
     /// What is remembered under a fingerprint.
     pub fn get(&mut self, print: u64) -> Option<V> {
-        let (stamp, value) = self.entries.get_mut(&print)?;
+        let (stamp, value) = self.entries.get_mut(print)?;
         self.clock += 1;
         self.by_age.remove(stamp);
         *stamp = self.clock;
@@ -154,7 +155,7 @@ impl<V: Clone + Weighed> Memo<V> {
         let last = trail
             .0
             .iter()
-            .rposition(|print| self.entries.contains_key(print))?;
+            .rposition(|print| self.entries.contains(*print))?;
         let print = trail.0.get(last)?;
         Some((last + 1, self.get(*print)?))
     }
@@ -187,7 +188,7 @@ impl<V: Clone + Weighed> Memo<V> {
     }
 
     fn forget(&mut self, print: u64) {
-        if let Some((stamp, value)) = self.entries.remove(&print) {
+        if let Some((stamp, value)) = self.entries.remove(print) {
             self.by_age.remove(&stamp);
             self.bytes -= cost(&value);
         }

@@ -27,7 +27,13 @@ struct Shared {
     lines: Mutex<Vec<u8>>,
     has_lines: Condvar,
     /// Held while lines are taken and written, so that they stay in order.
-    sink: Mutex<Box<dyn Write + Send>>,
+    sink: Mutex<Sink>,
+}
+
+struct Sink {
+    out: Box<dyn Write + Send>,
+    /// Room for the next lines, while these are written.
+    spare: Vec<u8>,
 }
 
 impl Batched {
@@ -36,7 +42,10 @@ impl Batched {
         let shared = Arc::new(Shared {
             lines: Mutex::default(),
             has_lines: Condvar::new(),
-            sink: Mutex::new(Box::new(sink)),
+            sink: Mutex::new(Sink {
+                out: Box::new(sink),
+                spare: Vec::new(),
+            }),
         });
         let writer = Arc::clone(&shared);
         let started = thread::Builder::new()
@@ -68,9 +77,11 @@ impl Shared {
 
     fn write_out(&self) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = std::mem::take(&mut *self.lines());
+        let Sink { out, spare } = &mut *sink;
+        std::mem::swap(spare, &mut self.lines());
         // There is nowhere to tell of a log that cannot be written.
-        let _lost = sink.write_all(&lines).and_then(|()| sink.flush());
+        let _lost = out.write_all(spare).and_then(|()| out.flush());
+        spare.clear();
     }
 
     fn lines(&self) -> MutexGuard<'_, Vec<u8>> {

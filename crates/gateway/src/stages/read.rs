@@ -11,7 +11,7 @@ use super::identify::Identified;
 use crate::catalog::FleetModel;
 use crate::gateway::{Embedded, Gateway};
 use crate::http_io::read_json_body;
-use crate::near::run_near;
+use crate::near::{QUICK_BYTES, run_far};
 use crate::tenants::Tenant;
 
 /// Who serves a request.
@@ -87,15 +87,13 @@ async fn server_of(gateway: &Gateway, tenant: &Tenant, body: &Bytes) -> Result<S
     }
 }
 
-/// A survey of megabytes goes to a blocking thread, like other work on large bodies; of less it takes less
-/// time than the way there.
+/// A survey of megabytes goes to a blocking thread, like other work on large bodies.
 async fn survey(body: &Bytes) -> Result<Survey, ApiError> {
-    const QUICK_BYTES: usize = 1 << 20;
     if body.len() <= QUICK_BYTES {
         return Survey::read(body);
     }
     let shared = body.clone();
-    run_near(body.len(), move || Survey::read(&shared)).await
+    run_far(move || Survey::read(&shared)).await
 }
 
 /// The refusal of a model that is not there, or not for this tenant: which of the two nobody learns.

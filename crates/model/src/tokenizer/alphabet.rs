@@ -12,6 +12,18 @@ pub(super) fn byte_of(character: char) -> Option<u8> {
         .nth(rank)
 }
 
+/// The character that stands for a byte in byte-level tokens.
+pub(super) fn character_of(byte: u8) -> char {
+    if stands_for_itself(byte) {
+        return char::from(byte);
+    }
+    let before = (0..byte).filter(|byte| !stands_for_itself(*byte)).count();
+    u32::try_from(0x100 + before)
+        .ok()
+        .and_then(char::from_u32)
+        .unwrap_or_default()
+}
+
 /// The bytes of a byte-level token; `None` if a character is not of the alphabet.
 pub(super) fn bytes_of(token: &str) -> Option<Vec<u8>> {
     token.chars().map(byte_of).collect()
@@ -36,5 +48,8 @@ mod tests {
         assert_eq!(bytes, (0..=u8::MAX).collect::<Vec<_>>());
         assert_eq!(bytes_of("Ġthe").unwrap(), b" the");
         assert_eq!(bytes_of("▁the"), None);
+        for byte in 0..=u8::MAX {
+            assert_eq!(byte_of(character_of(byte)), Some(byte));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Text to tokens and back, one type for Hugging Face's `tokenizer.json` and for GGUF's metadata.
 //!
-//! Encoding is the work of the `tokenizers` crate. Decoding is ours and works on bytes: every token
+//! Encoding is the work of the `tokenizers` crate, but for plain words, which are cut and merged here ([`words`]). Decoding is ours and works on bytes: every token
 //! has exact bytes, the text of an answer is their concatenation, and whoever streams it only has to
 //! wait for whole characters. So a streamed answer can never differ from one decoded at once.
 
@@ -16,8 +16,6 @@ mod seams;
 mod words;
 
 use std::sync::OnceLock;
-
-use tokenizers::Model as _;
 
 use crate::ModelError;
 use crate::config::GenerationConfig;
@@ -99,19 +97,10 @@ impl Tokenizer {
         if specials == Specials::PARSE
             && let Some(words) = self.words()
         {
-            return words.encode(text, |part| match words.spelled(part) {
-                Some(word) => self.encode_word(&word),
-                None => self.encode_whole(part, specials),
-            });
+            let tokens = words.encode(&self.parsing, text);
+            return tokens.map_err(|error| ModelError::Encode(error.to_string()));
         }
         self.encode_whole(text, specials)
-    }
-
-    /// Token ids of a single word in the model's alphabet.
-    fn encode_word(&self, word: &str) -> Result<Vec<u32>, ModelError> {
-        let tokens = self.parsing.get_model().tokenize(word);
-        let tokens = tokens.map_err(|error| ModelError::Encode(error.to_string()))?;
-        Ok(tokens.into_iter().map(|token| token.id).collect())
     }
 
     fn words(&self) -> Option<&Words> {

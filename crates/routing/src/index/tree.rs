@@ -10,13 +10,13 @@
 use std::mem::size_of;
 
 use super::cache::CacheId;
-use crate::hash::HashedMap;
+use crate::gradual::{GradualMap, GradualVec};
 use crate::keys::BlockKey;
 
 /// What one run costs: itself and the slack of its vectors.
 const RUN_BYTES: usize = size_of::<Run>() + 32;
 /// What one block costs: its key in the run (doubling vectors waste up to as much again) and its place in the
-/// table from keys to runs, which is at worst seven sixteenths full.
+/// table from keys to runs, whose parts are at worst seven sixteenths full.
 const BLOCK_BYTES: usize = 2 * size_of::<BlockKey>() + 40;
 /// What one holding costs: itself in the run, and its entry in the cache's order of age.
 const HOLDING_BYTES: usize = 2 * size_of::<Holding>() + 48;
@@ -77,9 +77,9 @@ impl Run {
 
 #[derive(Default)]
 pub(super) struct Tree {
-    runs: Vec<Run>,
+    runs: GradualVec<Run>,
     free: Vec<RunId>,
-    home: HashedMap<u64, RunId>,
+    home: GradualMap<RunId>,
     holdings: usize,
 }
 
@@ -95,20 +95,20 @@ impl Tree {
     #[cfg(test)]
     pub(super) fn live(&self) -> impl Iterator<Item = (RunId, &Run)> {
         (0..)
-            .zip(&self.runs)
+            .zip(self.runs.iter())
             .filter(|(id, _)| !self.free.contains(id))
     }
 
     pub(super) fn run_of(&self, key: BlockKey) -> Option<RunId> {
-        self.home.get(&key.0).copied()
+        self.home.get(key.0).copied()
     }
 
     /// How many of the leading blocks any worker holds.
     pub(super) fn known(&self, keys: &[BlockKey]) -> usize {
         match keys.last() {
             // The common cases first: the prompt was seen whole, or not at all.
-            Some(last) if self.home.contains_key(&last.0) => keys.len(),
-            _ => keys.partition_point(|key| self.home.contains_key(&key.0)),
+            Some(last) if self.home.contains(last.0) => keys.len(),
+            _ => keys.partition_point(|key| self.home.contains(key.0)),
         }
     }
 
@@ -245,7 +245,7 @@ impl Tree {
             "a held child under a run that nobody holds whole"
         );
         for key in run.keys.drain(held as usize..) {
-            self.home.remove(&key.0);
+            self.home.remove(key.0);
         }
         if held == 0 {
             let run = std::mem::take(run);

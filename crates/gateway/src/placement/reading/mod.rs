@@ -30,7 +30,7 @@ use routing::memo::{Trail, Weighed, fingerprint};
 use serde_json::{Map, Value};
 
 use super::ask::{Ask, ChatSpans, PromptSpans};
-use crate::near::run_near;
+use crate::near::{NEAR_BYTES, QUICK_BYTES, run_far};
 use crate::worker::{Codec, JsonChat};
 use memory::Memory;
 use standins::{Messages, Piece, Rendered, Skeleton};
@@ -127,7 +127,7 @@ impl Reader {
                     body: ask.body.clone(),
                     spans: ask.prompt.clone(),
                 };
-                let read = run_near(ask.body.len(), move || work.read()).await;
+                let read = read_near_or_far(work).await;
                 read.unwrap_or_else(|_unreadable| (self.as_text(root, ask), How::Text))
             }
             None => (self.as_text(root, ask), How::Text),
@@ -212,6 +212,21 @@ fn deciding_spans(ask: &Ask) -> [Option<&[u8]>; 3] {
     }
 }
 
+/// Reads here what is short or mostly known: finding that out is quick. What is long and new takes a thread of its own.
+async fn read_near_or_far(work: Work) -> Result<(Prompt, How), ApiError> {
+    let here = if work.body.len() <= QUICK_BYTES {
+        work.read(NEAR_BYTES)?
+    } else {
+        None
+    };
+    match here {
+        Some(read) => Ok(read),
+        None => run_far(move || work.read(usize::MAX))
+            .await?
+            .ok_or_else(|| unreadable("it is too long")),
+    }
+}
+
 /// Reading that may take long, with all that it needs to do so on another thread.
 struct Work {
     reader: Reader,
@@ -222,24 +237,29 @@ struct Work {
 }
 
 impl Work {
-    fn read(self) -> Result<(Prompt, How), ApiError> {
+    /// `None` if that would mean to render or tokenise more than so many bytes.
+    fn read(&self, most: usize) -> Result<Option<(Prompt, How)>, ApiError> {
         match &self.spans {
-            PromptSpans::Chat(spans) => self.chat(spans),
+            PromptSpans::Chat(spans) => self.chat(spans, most),
+            PromptSpans::Completion { prompt, .. } if prompt.len() > most => Ok(None),
             PromptSpans::Completion {
                 prompt,
                 add_special_tokens,
-            } => self.completion(prompt, *add_special_tokens),
+            } => self.completion(prompt, *add_special_tokens).map(Some),
             PromptSpans::Opaque => Err(unreadable("this route has no prompt")),
         }
     }
 
-    fn chat(&self, spans: &ChatSpans) -> Result<(Prompt, How), ApiError> {
+    fn chat(&self, spans: &ChatSpans, most: usize) -> Result<Option<(Prompt, How)>, ApiError> {
         let json = self.body.get(spans.messages.clone()).unwrap_or_default();
         if let Ok(messages) = Messages::read(json)
             && let Some(skeleton) = self.skeleton(spans, &messages)?
         {
             let texts = messages.texts;
-            return self.rendered(spans, &Rendered { skeleton, texts });
+            return self.rendered(spans, &Rendered { skeleton, texts }, most);
+        }
+        if json.len() > most {
+            return Ok(None);
         }
         let messages: Vec<Value> = self.json(&spans.messages)?;
         let text = self.render(spans, messages)?;
@@ -247,7 +267,7 @@ impl Work {
         match Skeleton::of(text, 0, seams) {
             Some(skeleton) => {
                 let (skeleton, texts) = (Arc::new(skeleton), Vec::new());
-                self.rendered(spans, &Rendered { skeleton, texts })
+                self.rendered(spans, &Rendered { skeleton, texts }, most)
             }
             // Without texts that stand back there is nothing to find in vain.
             None => Err(unreadable("the chat could not be read")),
@@ -323,11 +343,16 @@ impl Work {
         &self,
         spans: &ChatSpans,
         rendered: &Rendered<'_>,
-    ) -> Result<(Prompt, How), ApiError> {
+        most: usize,
+    ) -> Result<Option<(Prompt, How)>, ApiError> {
         if spans.add_special_tokens {
             // Whatever is added stands before the first part and after the last: no part is what it was.
-            let whole = written(&[rendered.whole()]);
-            return Ok((self.encode(&whole, true)?, How::Whole));
+            let whole = [rendered.whole()];
+            if bytes(&whole) > most {
+                return Ok(None);
+            }
+            let prompt = self.encode(&written(&whole), true)?;
+            return Ok(Some((prompt, How::Whole)));
         }
         let parts = rendered.parts();
         let trail = Trail::over_pieces(self.root, parts.iter().map(|part| printed(part)));
@@ -341,6 +366,9 @@ impl Work {
         };
         let (known, mut chain) =
             known.unwrap_or_else(|| (0, TokenChain::new(self.root, self.reader.block_tokens)));
+        if bytes(parts.get(known..).unwrap_or_default()) > most {
+            return Ok(None);
+        }
         let mut read = known;
         for end in stops(known, parts.len()) {
             // What lies between two stops is one text for the tokenizer.
@@ -358,7 +386,7 @@ impl Work {
         }
         let tokens = chain.tokens() as u64;
         let keys = chain.into_keys();
-        Ok((Prompt { keys, tokens }, how))
+        Ok(Some((Prompt { keys, tokens }, how)))
     }
 
     fn completion(
@@ -418,8 +446,12 @@ fn printed<'a>(part: &'a [Piece<'a>]) -> impl Iterator<Item = &'a [u8]> {
     })
 }
 
+fn bytes(parts: &[Vec<Piece<'_>>]) -> usize {
+    parts.iter().flatten().map(Piece::bytes).sum()
+}
+
 fn written(parts: &[Vec<Piece<'_>>]) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(bytes(parts));
     for piece in parts.iter().flatten() {
         piece.write_to(&mut text);
     }

@@ -213,6 +213,13 @@ impl Rendered<'_> {
 }
 
 impl Piece<'_> {
+    /// Its length, escapes counted as they are written.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Piece::Plain(text) | Piece::Quoted(text) => text.len(),
+        }
+    }
+
     /// Appends what it stands for.
     pub(super) fn write_to(&self, text: &mut String) {
         match self {

@@ -15,26 +15,14 @@
 //!
 //! This holds for rules that are known here by their text.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
-use super::super::gguf;
-
-/// Rules of which this is known, in the spelling of `tokenizer.json`.
-pub(super) const KNOWN_RULES: [&str; 4] = [
-    gguf::LLAMA3,
-    gguf::QWEN2,
-    gguf::TEKKEN,
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-];
+use super::split::{Split, adds_space};
 
 const ASCII: usize = 128;
-
-/// A space in the alphabet of tokenizers that work on bytes.
-const SPACE: char = '\u{120}';
 
 /// Where texts for one tokenizer can be cut.
 #[derive(Debug)]
@@ -45,8 +33,6 @@ pub(super) struct Cuts {
     may_begin_bare: bool,
     /// Whether Unicode's dashes and quotes begin a new part behind a letter or digit.
     are_dashes_apart: bool,
-    /// Whether letters are nothing but letters: no added token is spelled with them alone.
-    are_letters_plain: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,8 +51,8 @@ fn class(byte: u8) -> Option<Class> {
 }
 
 impl Cuts {
-    /// For a tokenizer; `None` if nothing is known of its rule.
-    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
+    /// For a tokenizer, and the rule by which it cuts what is cut here; `None` if nothing is known of it.
+    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Option<(Self, Option<Split>)> {
         let plain_model =
             matches!(tokenizer.get_model(), ModelWrapper::BPE(bpe) if bpe.dropout.is_none());
         let added = tokenizer.get_added_tokens_decoder();
@@ -79,18 +65,24 @@ impl Cuts {
         let stage = |stage: Option<serde_json::Result<Value>>| stage.and_then(Result::ok);
         let normalizer = stage(tokenizer.get_normalizer().map(serde_json::to_value));
         let pre_tokenizer = stage(tokenizer.get_pre_tokenizer().map(serde_json::to_value));
-        let rule = pre_tokenizer.as_ref().and_then(known_rule);
+        let pre_tokenizer = pre_tokenizer?;
+        let split = Split::of(&pre_tokenizer)?;
         let holds = plain_model
             && tokenizer.get_truncation().is_none()
             && tokenizer.get_padding().is_none()
             && !added.values().any(reaches_over)
             // What it composes begins with a visible character and stays of its class.
             && normalizer.is_none_or(|stage| is(&stage, "NFC"));
-        let rule = rule.filter(|_| holds)?;
-        Some(match rule {
+        if !holds {
+            return None;
+        }
+        Some(match adds_space(&pre_tokenizer) {
             // A part that begins without a space would get one.
-            Rule::AddsSpaces => Self::at_spaces(),
-            Rule::Plain => Self::between_classes(added.values().map(|token| &*token.content)),
+            true => (Self::at_spaces(), None),
+            false => {
+                let added = added.values().map(|token| &*token.content);
+                (Self::between_classes(added), Some(split))
+            }
         })
     }
 
@@ -99,13 +91,10 @@ impl Cuts {
             apart: [0; ASCII],
             may_begin_bare: false,
             are_dashes_apart: false,
-            are_letters_plain: false,
         }
     }
 
     fn between_classes<'a>(added: impl Iterator<Item = &'a str> + Clone) -> Self {
-        let is_plain = |content: &str| content.bytes().all(|byte| byte.is_ascii_alphabetic());
-        let are_letters_plain = !added.clone().any(is_plain);
         let are_dashes_apart = !added
             .clone()
             .any(|content| content.contains(|sign| DASHES.contains(&sign)));
@@ -130,23 +119,7 @@ impl Cuts {
             apart,
             may_begin_bare: true,
             are_dashes_apart,
-            are_letters_plain,
         }
-    }
-
-    /// How a part is spelled in the model's own alphabet, if every rule takes it for one word: letters, small ones after
-    /// capitals, perhaps behind a space.
-    pub(super) fn spelled<'a>(&self, part: &'a str) -> Option<Cow<'a, str>> {
-        let letters = part.strip_prefix(' ').unwrap_or(part);
-        let small = letters.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
-        let is_word = !letters.is_empty() && small.bytes().all(|byte| byte.is_ascii_lowercase());
-        if !self.are_letters_plain || !is_word {
-            return None;
-        }
-        Some(match letters.len() == part.len() {
-            true => Cow::Borrowed(part),
-            false => Cow::Owned(format!("{SPACE}{letters}")),
-        })
     }
 
     /// The length of the first part of `text`.
@@ -193,41 +166,8 @@ fn ends_visibly(bytes: &[u8]) -> bool {
     bytes.last().is_some_and(u8::is_ascii_graphic) || matches!(bytes, [.., 0xe2, 0x80, 0x90..=0xa7])
 }
 
-enum Rule {
-    Plain,
-    AddsSpaces,
-}
-
 fn is(stage: &Value, kind: &str) -> bool {
     stage.get("type").and_then(Value::as_str) == Some(kind)
-}
-
-fn known_rule(stage: &Value) -> Option<Rule> {
-    let flag = |stage: &Value, name| stage.get(name).and_then(Value::as_bool) == Some(true);
-    let stages = stage.get("pretokenizers").and_then(Value::as_array);
-    let (holds, bytes) = match stages.map(Vec::as_slice) {
-        None => (flag(stage, "use_regex"), stage),
-        Some([first, bytes]) => {
-            let digits_first = is(first, "Digits") && flag(bytes, "use_regex");
-            (digits_first || is_known_split(first), bytes)
-        }
-        Some(_) => return None,
-    };
-    if !holds || !is(bytes, "ByteLevel") {
-        return None;
-    }
-    Some(match flag(bytes, "add_prefix_space") {
-        true => Rule::AddsSpaces,
-        false => Rule::Plain,
-    })
-}
-
-fn is_known_split(stage: &Value) -> bool {
-    let rule = stage.pointer("/pattern/Regex").and_then(Value::as_str);
-    is(stage, "Split")
-        && stage.get("behavior").and_then(Value::as_str) == Some("Isolated")
-        && stage.get("invert").and_then(Value::as_bool) == Some(false)
-        && rule.is_some_and(|rule| KNOWN_RULES.contains(&rule))
 }
 
 #[cfg(test)]
@@ -283,25 +223,6 @@ mod tests {
                 "\u{2019}s"
             ]
         );
-    }
-
-    #[test]
-    fn a_word_is_what_every_rule_takes_for_one() {
-        let cuts = Cuts::between_classes(["<|end|>"].into_iter());
-        for (part, spelled) in [
-            (" word", Some("\u{120}word")),
-            ("Word", Some("Word")),
-            (" LLMs", Some("\u{120}LLMs")),
-            ("camelCase", None),
-            (" 4", None),
-            ("(word", None),
-            (" ", None),
-            ("é", None),
-        ] {
-            assert_eq!(cuts.spelled(part).as_deref(), spelled, "{part:?}");
-        }
-        let shouting = Cuts::between_classes(["INST"].into_iter());
-        assert_eq!(shouting.spelled(" word"), None);
     }
 
     #[test]
