@@ -3,7 +3,7 @@
 //! The tokenizers of today cut a text into words before they merge anything. Their rules differ, but in ASCII they have this in
 //! common: a word ends
 //! - before a lone space between two visible characters,
-//! - behind a lone line feed between two visible characters,
+//! - behind a lone line feed between two visible characters, the second of which is no slash: some rules take `.\n/` for a word,
 //! - where letters, digits and other visible characters meet, except before a letter that follows one of the others: some
 //!   rules take `(this` for a word.
 //!
@@ -139,6 +139,7 @@ impl Cuts {
             b' ' => ends_visibly(head) && begins_visibly(tail.get(1..).unwrap_or_default()),
             _ if before == b'\n' => {
                 self.may_begin_bare
+                    && after != b'/'
                     && begins_visibly(tail)
                     && ends_visibly(head.get(..at - 1).unwrap_or_default())
             }
@@ -223,6 +224,12 @@ mod tests {
                 "\u{2019}s"
             ]
         );
+    }
+
+    #[test]
+    fn a_slash_stays_with_the_line_feed_before_it() {
+        let cuts = Cuts::between_classes([].into_iter());
+        assert_eq!(parts(&cuts, "a|\n/b|\n|"), ["a", "|\n/b", "|\n", "|"]);
     }
 
     #[test]
