@@ -12,13 +12,13 @@ use super::pairs::{Merge, NEVER, Pairs};
 /// Longer words are left to others: looking through all neighbours for every merge takes time with the square of their number.
 const MAX_WORD_BYTES: usize = 96;
 
-const ASCII: usize = 128;
+const BYTES: usize = 256;
 
 /// What joins what.
 #[derive(Debug)]
 pub(super) struct Merges {
     /// The character that stands for each byte, and its token.
-    bytes: [Option<(char, u32)>; ASCII],
+    bytes: [Option<(char, u32)>; BYTES],
     pairs: Pairs,
     /// Whether a word that is a token needs no merging.
     are_words_first: bool,
@@ -61,8 +61,8 @@ impl Merges {
             let token = *vocab.get(&(left + &right))?;
             pairs.insert(first, second, Merge { rank, token });
         }
-        let mut bytes = [None; ASCII];
-        for (byte, slot) in (0..).zip(&mut bytes) {
+        let mut bytes = [None; BYTES];
+        for (byte, slot) in (0..=u8::MAX).zip(&mut bytes) {
             let character = alphabet::character_of(byte);
             let token = vocab.get(character.encode_utf8(&mut [0; 4]) as &str);
             *slot = token.map(|token| (character, *token));
@@ -74,7 +74,7 @@ impl Merges {
         })
     }
 
-    /// Appends the tokens of an ASCII word; false, with nothing appended, if they have to be had elsewhere.
+    /// Appends the tokens of a word; false, with nothing appended, if they have to be had elsewhere.
     pub(super) fn encode(
         &self,
         model: &BPE,

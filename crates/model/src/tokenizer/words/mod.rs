@@ -5,6 +5,7 @@
 //! with the rest.
 
 mod cuts;
+mod latin;
 mod memory;
 mod merges;
 mod pairs;
