@@ -1,5 +1,5 @@
-//! Text of which everything is known here: ASCII and Latin letters, without any added token in it. It is tokenised without the `tokenizers` crate, which
-//! takes ten times as long for a single word: for what it makes ready to tell where in the text each token stands.
+//! Text of which everything is known here: ASCII and Latin letters, without any added token in it. It is tokenised without the
+//! `tokenizers` crate, most of whose time goes into being able to tell where in the text each token stands.
 
 use tokenizers::ModelWrapper;
 
