@@ -1,9 +1,12 @@
 use super::*;
 use crate::ModelCodec;
+use crate::worker::JsonChat;
+use bytes::Bytes;
 use model::{ChatTemplate, Tokenizer};
 use proptest::prelude::*;
 use routing::Priority;
-use serde_json::json;
+use routing::keys::TokenChain;
+use serde_json::{Value, json};
 use testkit::tiny_models::{CHAT_TEMPLATE, TinyModel};
 use tokio::time::Instant;
 

@@ -3,11 +3,11 @@
 //! The tokenizers of today cut a text into words before they merge anything. Their rules differ, but in ASCII they have this in
 //! common: a word ends
 //! - before a lone space between two visible characters,
-//! - behind a lone line feed between two visible characters, the second of which is no slash: some rules take `.\n/` for a word,
+//! - behind a lone line feed between two visible characters, unless the second is a slash,
 //! - where letters, digits and other visible characters meet, except before a letter that follows one of the others: some
 //!   rules take `(this` for a word.
 //!
-//! Dashes, quotes and dots of Unicode's general punctuation, which people's programs write for them, count as visible.
+//! Dashes, quotes and dots of Unicode's general punctuation, which people's programs write for them, count as visible, and so do Latin letters.
 //!
 //! No rule lets a word go on over such a place, none looks back, and what looks ahead looks for the end of white space,
 //! of which no part has more than one character at its end. Added tokens are found before words are: places within one of them are no cuts, and a tokenizer
@@ -20,6 +20,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
+use super::latin;
 use super::split::{Split, adds_space};
 
 const ASCII: usize = 128;
@@ -137,9 +138,10 @@ impl Cuts {
         };
         match after {
             b' ' => ends_visibly(head) && begins_visibly(tail.get(1..).unwrap_or_default()),
+            // Mistral's rule takes a slash behind the line feed into the word before it.
+            b'/' if before == b'\n' => false,
             _ if before == b'\n' => {
                 self.may_begin_bare
-                    && after != b'/'
                     && begins_visibly(tail)
                     && ends_visibly(head.get(..at - 1).unwrap_or_default())
             }
@@ -160,11 +162,15 @@ fn begins_with_dash(bytes: &[u8]) -> bool {
 }
 
 fn begins_visibly(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(u8::is_ascii_graphic) || begins_with_dash(bytes)
+    bytes.first().is_some_and(u8::is_ascii_graphic)
+        || begins_with_dash(bytes)
+        || latin::begins(bytes)
 }
 
 fn ends_visibly(bytes: &[u8]) -> bool {
-    bytes.last().is_some_and(u8::is_ascii_graphic) || matches!(bytes, [.., 0xe2, 0x80, 0x90..=0xa7])
+    bytes.last().is_some_and(u8::is_ascii_graphic)
+        || matches!(bytes, [.., 0xe2, 0x80, 0x90..=0xa7])
+        || latin::ends(bytes)
 }
 
 fn is(stage: &Value, kind: &str) -> bool {
@@ -189,7 +195,10 @@ mod tests {
     fn a_text_is_cut_where_every_rule_ends_a_word() {
         let cuts = Cuts::between_classes([].into_iter());
         assert_eq!(
-            parts(&cuts, "To be,  or (not) 2b: it's $1,50\n\nif\u{a0} x é a"),
+            parts(
+                &cuts,
+                "To be,  or (not) 2b: it's $1,50\n\nif\u{a0} x é a\n/b\nc"
+            ),
             [
                 "To",
                 " be",
@@ -204,7 +213,10 @@ mod tests {
                 " $",
                 "1",
                 ",",
-                "50\n\nif\u{a0} x é a"
+                "50\n\nif\u{a0} x",
+                " é",
+                " a\n/b\n",
+                "c"
             ]
         );
     }

@@ -7,33 +7,28 @@ use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
 use super::super::alphabet;
+use super::pairs::{Merge, NEVER, Pairs};
 
 /// Longer words are left to others: looking through all neighbours for every merge takes time with the square of their number.
 const MAX_WORD_BYTES: usize = 96;
 
-const ASCII: usize = 128;
-
-/// Of neighbours that nothing joins.
-const NEVER: u32 = u32::MAX;
+const BYTES: usize = 256;
 
 /// What joins what.
 #[derive(Debug)]
 pub(super) struct Merges {
     /// The character that stands for each byte, and its token.
-    bytes: [Option<(char, u32)>; ASCII],
-    /// The rank of each pair of tokens that are joined.
-    ranks: HashMap<u64, u32, foldhash::fast::RandomState>,
-    /// What they become, by rank.
-    joined: Vec<u32>,
+    bytes: [Option<(char, u32)>; BYTES],
+    pairs: Pairs,
     /// Whether a word that is a token needs no merging.
     are_words_first: bool,
 }
 
-/// A token on its way, and the rank at which it is joined with the next.
+/// A token on its way, and how it is joined with the next.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     token: u32,
-    rank: u32,
+    with_next: Merge,
 }
 
 /// Where words are merged; kept to be used again.
@@ -60,28 +55,26 @@ impl Merges {
         if vocab.len() != model.get_vocab_size() {
             return None;
         }
-        let mut ranks = HashMap::with_capacity_and_hasher(merges.len(), Default::default());
-        let mut joined = Vec::with_capacity(merges.len());
+        let mut pairs = Pairs::with_room_for(merges.len());
         for ((left, right), rank) in merges.into_iter().zip(0..) {
-            let pair = pair(*vocab.get(&left)?, *vocab.get(&right)?);
-            ranks.insert(pair, rank);
-            joined.push(*vocab.get(&(left + &right))?);
+            let (first, second) = (*vocab.get(&left)?, *vocab.get(&right)?);
+            let token = *vocab.get(&(left + &right))?;
+            pairs.insert(first, second, Merge { rank, token });
         }
-        let mut bytes = [None; ASCII];
-        for (byte, slot) in (0..).zip(&mut bytes) {
+        let mut bytes = [None; BYTES];
+        for (byte, slot) in (0..=u8::MAX).zip(&mut bytes) {
             let character = alphabet::character_of(byte);
             let token = vocab.get(character.encode_utf8(&mut [0; 4]) as &str);
             *slot = token.map(|token| (character, *token));
         }
         Some(Self {
             bytes,
-            ranks,
-            joined,
+            pairs,
             are_words_first: model.ignore_merges,
         })
     }
 
-    /// Appends the tokens of an ASCII word; false, with nothing appended, if they have to be had elsewhere.
+    /// Appends the tokens of a word; false, with nothing appended, if they have to be had elsewhere.
     pub(super) fn encode(
         &self,
         model: &BPE,
@@ -102,7 +95,7 @@ impl Merges {
             spelled.push(*character);
             symbols.push(Symbol {
                 token: *token,
-                rank: NEVER,
+                with_next: Merge::NEVER,
             });
         }
         if self.are_words_first
@@ -118,37 +111,31 @@ impl Merges {
 
     fn merge(&self, symbols: &mut Vec<Symbol>) {
         for at in 0..symbols.len() {
-            self.rank(symbols, at);
+            self.look_ahead(symbols, at);
         }
         let first_of_least = |symbols: &[Symbol]| {
             let ranked = symbols.iter().enumerate();
-            let (at, least) = ranked.min_by_key(|(_, symbol)| symbol.rank)?;
-            (least.rank != NEVER).then_some((at, least.rank))
+            let (at, least) = ranked.min_by_key(|(_, symbol)| symbol.with_next.rank)?;
+            (least.with_next.rank != NEVER).then_some((at, least.with_next.token))
         };
-        while let Some((at, rank)) = first_of_least(symbols) {
+        while let Some((at, token)) = first_of_least(symbols) {
             symbols.remove(at + 1);
-            if let (Some(symbol), Some(token)) =
-                (symbols.get_mut(at), self.joined.get(rank as usize))
-            {
-                symbol.token = *token;
+            if let Some(symbol) = symbols.get_mut(at) {
+                symbol.token = token;
             }
-            self.rank(symbols, at);
+            self.look_ahead(symbols, at);
             if let Some(before) = at.checked_sub(1) {
-                self.rank(symbols, before);
+                self.look_ahead(symbols, before);
             }
         }
     }
 
-    /// Looks up how soon a symbol is joined with the next.
-    fn rank(&self, symbols: &mut [Symbol], at: usize) {
+    /// Looks up how a symbol is joined with the next.
+    fn look_ahead(&self, symbols: &mut [Symbol], at: usize) {
         let next = symbols.get(at + 1).map(|next| next.token);
         if let Some(symbol) = symbols.get_mut(at) {
-            let rank = next.and_then(|next| self.ranks.get(&pair(symbol.token, next)));
-            symbol.rank = rank.copied().unwrap_or(NEVER);
+            let merge = next.map(|next| self.pairs.get(symbol.token, next));
+            symbol.with_next = merge.unwrap_or(Merge::NEVER);
         }
     }
-}
-
-fn pair(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
 }

@@ -1,8 +1,9 @@
-//! Text of which everything is known here: ASCII without any added token in it. It is tokenised without the `tokenizers` crate, which
-//! takes ten times as long for a single word: for what it makes ready to tell where in the text each token stands.
+//! Text of which everything is known here: ASCII and Latin letters, without any added token in it. It is tokenised without the
+//! `tokenizers` crate, most of whose time goes into being able to tell where in the text each token stands.
 
 use tokenizers::ModelWrapper;
 
+use super::latin;
 use super::merges::{Bench, Merges};
 use super::split::Split;
 
@@ -11,7 +12,7 @@ use super::split::Split;
 pub(super) struct Plain {
     split: Split,
     merges: Merges,
-    /// The characters that added tokens begin with, as bits.
+    /// The ASCII characters that added tokens begin with, as bits.
     begins_added: u128,
 }
 
@@ -22,12 +23,12 @@ impl Plain {
             return None;
         };
         let added = tokenizer.get_added_tokens_decoder();
-        let begins = added
-            .values()
-            .filter_map(|token| token.content.bytes().next());
-        let begins_added = begins
-            .filter(u8::is_ascii)
-            .fold(0, |bits, byte| bits | 1 << byte);
+        let mut begins_added = 0;
+        for token in added.values() {
+            // One that begins with a letter beyond ASCII would have to be looked for in words.
+            let first = token.content.bytes().next().filter(u8::is_ascii)?;
+            begins_added |= 1 << first;
+        }
         Some(Self {
             split,
             merges: Merges::of(model)?,
@@ -37,8 +38,21 @@ impl Plain {
 
     /// Whether a part is plain.
     pub(super) fn holds(&self, part: &str) -> bool {
-        let is_plain = |byte: u8| byte.is_ascii() && self.begins_added >> byte & 1 == 0;
-        part.bytes().all(is_plain)
+        let mut rest = part.as_bytes();
+        while let Some((&first, after)) = rest.split_first() {
+            if !first.is_ascii() {
+                if self.split.minds_case() || !latin::begins(rest) {
+                    return false;
+                }
+                rest = after.get(1..).unwrap_or_default();
+                continue;
+            }
+            if self.begins_added >> first & 1 == 1 {
+                return false;
+            }
+            rest = after;
+        }
+        true
     }
 
     /// Appends the tokens of a plain part; false, with nothing appended, if they have to be had elsewhere.

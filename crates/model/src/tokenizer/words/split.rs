@@ -1,7 +1,7 @@
-//! How tokenizers cut text into words before they merge anything, for ASCII text.
+//! How tokenizers cut text into words before they merge anything, for text of ASCII and of Latin letters ([`super::latin`]).
 //!
 //! Tokenizers say it as a regular expression. The few that are in use are known here by their text and written out as what they
-//! do: for ASCII that is a handful of comparisons a word. Beyond ASCII nothing is promised, because there the classes of characters
+//! do: a handful of comparisons a word. Beyond such text nothing is promised, because there the classes of characters
 //! are the business of whoever runs the expression.
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::super::gguf;
 pub(super) const GPT2: &str =
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// A rule for cutting ASCII text into words.
+/// A rule for cutting text into words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Split {
     Gpt2,
@@ -66,7 +66,12 @@ impl Split {
         }
     }
 
-    /// The length of the first word of an ASCII text; 0 only of an empty one.
+    /// Whether it tells large letters from small ones, which of those beyond ASCII is not known here.
+    pub(super) fn minds_case(self) -> bool {
+        self == Self::Tekken
+    }
+
+    /// The length of the first word of a text; 0 only of an empty one. What is not ASCII in it is letters.
     pub(super) fn first(self, text: &[u8]) -> usize {
         self.contraction(text)
             .or_else(|| self.letters(text))
@@ -100,7 +105,7 @@ impl Split {
         let &first = text.first()?;
         let opens = match self.is_gpt2s() {
             true => first == b' ',
-            false => !first.is_ascii_alphanumeric() && !is_line_end(first),
+            false => !is_letter(first) && !first.is_ascii_digit() && !is_line_end(first),
         };
         let before = usize::from(opens);
         let letters = text.get(before..)?;
@@ -110,7 +115,7 @@ impl Split {
                 let small = letters.get(large..).unwrap_or_default();
                 large + run(small, |byte| byte.is_ascii_lowercase())
             }
-            _ => run(letters, |byte| byte.is_ascii_alphabetic()),
+            _ => run(letters, is_letter),
         };
         (length > 0).then_some(before + length)
     }
@@ -130,7 +135,7 @@ impl Split {
     /// Other visible signs, perhaps behind a space, and by the newer rules with the line ends after them.
     fn marks(self, text: &[u8]) -> Option<usize> {
         let before = usize::from(text.first() == Some(&b' '));
-        let is_mark = |byte: u8| !byte.is_ascii_alphanumeric() && !is_space(byte);
+        let is_mark = |byte: u8| !is_letter(byte) && !byte.is_ascii_digit() && !is_space(byte);
         let length = run(text.get(before..)?, is_mark);
         let end = before + length;
         let after = text.get(end..).unwrap_or_default();
@@ -178,6 +183,11 @@ fn stages(pre_tokenizer: &Value) -> &[Value] {
 fn run(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     let end = text.iter().position(|byte| !belongs(*byte));
     end.unwrap_or(text.len())
+}
+
+/// A letter, or a byte of one.
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || !byte.is_ascii()
 }
 
 fn is_line_end(byte: u8) -> bool {
