@@ -24,8 +24,10 @@ const MOST_HALF_LIVES: f64 = 0.25;
 /// The long record's half-lives over the short one's.
 const LONGER: f64 = 8.0;
 
-/// Standard errors that the records may be apart.
-const APART: f64 = 2.0;
+/// Standard errors by which the short record may show more rejections than the long one, and fewer. A false alarm turns
+/// drafts off until probes find out; a false hope costs a few drafts, and is all that brings back what was off.
+const MORE: f64 = 3.0;
+const FEWER: f64 = 2.0;
 
 /// A decayed ratio.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,7 +72,8 @@ impl Level {
         let mean = usual * self.short.expected;
         // The decayed sum of counts has half the variance of as many whole ones; one rejection is never proof.
         let error = (0.5 * mean).max(0.5).sqrt();
-        (self.short.observed - mean).abs() > APART * error
+        let apart = (self.short.observed - mean) / error;
+        !(-FEWER..=MORE).contains(&apart)
     }
 
     /// The ratio, drawn towards `usual` as if `weight` rejections had been expected and seen at that rate.

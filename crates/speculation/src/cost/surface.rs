@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::cell::{Cell, Sample};
+use super::cell::{Cell, Sample, Usual};
 pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
 use super::table::Table;
@@ -13,8 +13,10 @@ use super::{MEDIAN_OF, RunningMedian};
 /// longest unused goes when there are more.
 const MAX_CELLS: usize = 128;
 
-/// Samples after which the table is made anew. It costs tens of microseconds.
+/// Samples after which the table is made anew: of a cell that still fills, and of one that is full. It costs tens of
+/// microseconds, and one sample of a full cell in so many changes little.
 const REFRESH_EVERY: usize = 8;
+const REFRESH_FULL_EVERY: usize = 32;
 
 /// A cell must hold so many samples before its deviations speak for the machine's tempo: the error of a young
 /// cell, taken for a change of tempo, would never be corrected.
@@ -52,6 +54,10 @@ const FIRST_SPREAD: f64 = 0.1;
 const SPREAD_RATE: f64 = 0.02;
 const LARGEST_DISTANCE: f64 = 0.5;
 
+/// Depth of drafts at which the prior is held against what small ones cost, and the samples that it is worth there.
+const FAR: f64 = 4.0;
+const FAR_WEIGHT: f64 = 0.5;
+
 /// Relative deviation at which a median counts as known.
 const KNOWN_WITHIN: f64 = 0.06;
 
@@ -82,6 +88,8 @@ pub(crate) struct Surface {
     plane: Plane,
     table: Table,
     samples: usize,
+    /// Samples since the table was made.
+    unseen: usize,
 }
 
 /// Decayed regression of deviations within cells on deviations of context.
@@ -121,6 +129,7 @@ impl Surface {
             plane: Plane::unit(prior),
             table: Table::default(),
             samples: 0,
+            unseen: 0,
         }
     }
 
@@ -153,15 +162,19 @@ impl Surface {
             self.make_room();
         }
         let cell = self.cells.entry(key).or_insert_with(Cell::new);
-        if cell.evidence(now) >= TRUSTED {
-            let usual = cell.seconds(slope);
+        let usual = cell.usual().filter(|_| cell.evidence(now) >= TRUSTED);
+        if let Some(Usual {
+            seconds: usual,
+            context: usual_context,
+        }) = usual
+        {
             let beat = (seconds - slope * context * tempo).max(LEAST_SHARE * seconds) / usual;
             self.beats.push(beat);
             // Slow, so that a change of tempo is not taken for noise before it is noticed.
             let distance = (beat / tempo).ln().abs().min(LARGEST_DISTANCE);
             self.spread += SPREAD_RATE * (distance - self.spread);
             let deviation = (sample - slope * context - usual).clamp(-0.5 * usual, 0.5 * usual);
-            let off = context - cell.context();
+            let off = context - usual_context;
             self.context.push(deviation + slope * off, off);
         }
         if self.unsettled == 0 {
@@ -173,10 +186,16 @@ impl Surface {
             };
             cell.push(now, sample);
         }
+        let often = if cell.is_full() {
+            REFRESH_FULL_EVERY
+        } else {
+            REFRESH_EVERY
+        };
         self.follow_tempo();
         self.samples += 1;
+        self.unseen += 1;
         if self.samples <= REFRESH_EVERY
-            || self.samples.is_multiple_of(REFRESH_EVERY)
+            || self.unseen >= often
             || !self.table.covers(batch, drafted)
         {
             self.refresh(now);
@@ -224,22 +243,24 @@ impl Surface {
     }
 
     fn refresh(&mut self, now: Duration) {
+        self.unseen = 0;
         let slope = self.context.value();
         let points: Vec<Point> = self
             .cells
-            .values()
+            .values_mut()
             .filter(|cell| !cell.is_empty())
-            .map(|cell| {
+            .filter_map(|cell| {
+                cell.refresh(slope);
                 let (batch, drafted) = cell.place();
-                Point {
+                Some(Point {
                     batch,
                     drafted,
-                    seconds: cell.seconds(slope).max(LEAST_SECONDS),
+                    seconds: cell.usual()?.seconds.max(LEAST_SECONDS),
                     weight: cell.evidence(now),
-                }
+                })
             })
             .collect();
-        self.plane = Plane::fit(&points, self.prior);
+        self.plane = Plane::fit(&self.with_far_ones(&points), self.prior);
         let plane = self.plane;
         // The batches that were seen, and one above: in between is interpolated.
         let mut batches: Vec<usize> = self.cells.keys().map(|&(batch, _)| batch).collect();
@@ -253,6 +274,26 @@ impl Surface {
         self.table = Table::new(batches, drafted, |b, d| {
             corrected(&plane, &points, noise, b, d)
         });
+    }
+
+    /// The measured points, and for every batch of which only small drafts were measured what the prior makes of large
+    /// ones. A few rows say little about many: where rows are computed in groups the first one more costs as much as
+    /// the seven behind it, and a plane through it would forbid all.
+    fn with_far_ones(&self, points: &[Point]) -> Vec<Point> {
+        let unit = Plane::unit(self.prior);
+        let mut all = points.to_vec();
+        for plain in points.iter().filter(|point| point.drafted == 0.0) {
+            let drafted = FAR * plain.batch;
+            let batch = plain.batch;
+            let ratio = unit.at(batch, drafted) / unit.at(batch, 0.0);
+            all.push(Point {
+                batch,
+                drafted,
+                seconds: plain.seconds * ratio,
+                weight: FAR_WEIGHT,
+            });
+        }
+        all
     }
 
     fn make_room(&mut self) {

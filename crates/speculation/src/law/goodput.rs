@@ -10,7 +10,7 @@
 //!   is not known what that costs. They bring the law back from depth 0;
 //! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
 //!   model stops where its own confidence falls below it;
-//! - with several sources, [`choose_source`] says who drafts, at the price that time had in the last step.
+//! - with several sources, [`super::choose`] says who drafts.
 //!
 //! # Example
 //! A step takes 20 ms and 1 ms more for each drafted row; drafting a token takes 2 ms.
@@ -21,7 +21,7 @@
 //! let mut controller = Controller::default();
 //! let mut now = Duration::ZERO;
 //! let mut depth_after = |steps: u64, accepted_of: fn(usize) -> usize| {
-//!     let candidate = Candidate { id: 1, context: 50, max_depth: 8, model: true, lookup: None };
+//!     let candidate = Candidate { id: 1, context: 50, max_depth: 8, model: true, behind: 0, lookup: None };
 //!     let mut depth = 0;
 //!     for _ in 0..steps {
 //!         now += Duration::from_millis(25);
@@ -38,7 +38,7 @@
 //!             draft: Duration::from_millis(2 * depth as u64),
 //!             passes: depth,
 //!             pass_rows: depth,
-//!             catch_up: Duration::ZERO,
+//!             catch_up: Duration::ZERO, caught_up: 0, read_along: 0,
 //!         });
 //!     }
 //!     depth
@@ -49,30 +49,61 @@
 
 use std::time::Duration;
 
-use super::allocate::{Arm, StepCosts, allocate, choose_source, mean, tokens};
+use super::allocate::allocate;
+use super::arm::Arm;
+use super::choose::choose_sources;
+use super::decision::mean;
+use super::explore::Draught;
 use super::hold::Hold;
-use super::probe::{Pending, Prober};
+use super::probe::Prober;
+use super::step_costs::StepCosts;
 use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Draft, Outcome, Plan, Step};
 
-/// Depth of a probe where nothing is drafted: two positions tell more than one at nearly the same price.
-const PROBE_DEPTH: usize = 2;
-
-/// Sequences from which on they probe together too.
-const TOGETHER_FROM: usize = 4;
+/// Drafts of the draft model before all sequences begin with it: what it is worth is found out by one alone, for
+/// each has to be read for.
+const TRIED: u64 = 12;
 
 /// State of the law.
 #[derive(Debug, Clone, Default)]
 pub struct Goodput {
     hold: Hold,
     prober: Prober,
-    /// Tokens per second of the last plan, by sequence.
-    price: Option<f64>,
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
+    reading: Reading,
+}
+
+/// How many drafts of the draft model are made between two times that it has to read what it missed. Behind a prompt that
+/// is an answer's worth of drafts; where lookups hit now and then, a few.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    drafts: f64,
+    times: f64,
+}
+
+impl Reading {
+    const KEEP: f64 = 0.995;
+    /// Drafts that are expected before anything was counted.
+    const USUAL: f64 = 64.0;
+
+    fn count(&mut self, arms: &[Arm], depths: &[usize]) {
+        for (arm, _) in arms
+            .iter()
+            .zip(depths)
+            .filter(|(arm, depth)| arm.runs_a_model && **depth > 0)
+        {
+            self.drafts = self.drafts * Self::KEEP + 1.0;
+            self.times = self.times * Self::KEEP + f64::from(u8::from(arm.entry > 0.0));
+        }
+    }
+
+    fn serves(&self) -> f64 {
+        (self.drafts + Self::USUAL) / (self.times + 1.0)
+    }
 }
 
 /// Tokens and seconds of the latest steps. What time is worth to a draft that could go on is what it brought, not
@@ -101,15 +132,6 @@ impl Achieved {
     }
 }
 
-/// A plan on its way.
-struct Draught<'a> {
-    now: Duration,
-    who: &'a [(u64, Source)],
-    arms: &'a [Arm],
-    costs: &'a StepCosts,
-    plain_evidence: f64,
-}
-
 impl Law for Goodput {
     fn plan(&mut self, now: Duration, step: &Step<'_>, evidence: &Evidence) -> Plan {
         self.prober.accrue(now);
@@ -119,28 +141,29 @@ impl Law for Goodput {
             context: step.candidates.iter().map(|c| c.context).sum(),
             prefill_rows: step.prefill_rows,
         };
-        let plain = 1.0 / evidence.costs.verify(&shape).max(f64::MIN_POSITIVE);
-        let price = self.price.unwrap_or(plain) * shape.sequences as f64;
-        let (who, arms): (Vec<_>, Vec<_>) = step
-            .candidates
-            .iter()
-            .map(|candidate| {
-                let (source, limit) =
-                    choose_source(candidate, evidence, &shape, price).unwrap_or((Source::Model, 0));
-                let arm = Arm::new(evidence, candidate.id, source, limit);
-                ((candidate.id, source), arm)
-            })
-            .unzip();
+        let (who, mut arms): (Vec<_>, Vec<_>) =
+            choose_sources(step.candidates, evidence, &shape, self.reading.serves())
+                .into_iter()
+                .zip(step.candidates)
+                .map(|(choice, candidate)| match choice {
+                    Some(choice) => ((candidate.id, choice.source), choice.arm),
+                    None => ((candidate.id, Source::Model), Arm::none()),
+                })
+                .unzip();
+        if evidence.acceptance.totals(Source::Model).drafts < TRIED {
+            leave_it_to_one(&mut arms);
+        }
         let costs = StepCosts::new(step, evidence, &arms);
         let best = allocate(&arms, &costs);
         let depths = self.hold.settle(now, &who, &arms, &costs, &best);
-        self.price = Some(costs.goodput(&arms, &depths) / shape.sequences.max(1) as f64);
+        self.reading.count(&arms, &depths);
         let reason = self.reason(&arms, &depths);
         let draught = Draught {
             now,
             who: &who,
             arms: &arms,
             costs: &costs,
+            depths: &depths,
             plain_evidence: evidence.costs.evidence(now, &shape),
         };
         let speedup = costs.speedup(&arms, &depths);
@@ -148,8 +171,8 @@ impl Law for Goodput {
         if let Some(achieved) = self.achieved.rate() {
             worth.price = worth.price.min(achieved);
         }
-        let probe = self.probe(&draught, &depths);
-        let (tried, reason) = probe.unwrap_or((depths.clone(), reason));
+        let probe = draught.probe(&mut self.prober);
+        let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
         let decision = Decision::of(&tried, speedup, reason);
         let drafts = who
             .into_iter()
@@ -176,9 +199,7 @@ impl Law for Goodput {
             self.achieved.push(tokens as f64, seconds);
         }
         self.prober.charge(outcome.catch_up);
-        for verified in outcome.drafts {
-            self.prober.settle(now, verified.id, verified.accepted);
-        }
+        self.prober.settle(now, outcome.drafts);
     }
 
     fn forget(&mut self, sequence: u64) {
@@ -202,130 +223,22 @@ impl Goodput {
             Reason::Steady
         }
     }
+}
 
-    fn probe(&mut self, draught: &Draught<'_>, depths: &[usize]) -> Option<(Vec<usize>, Reason)> {
-        let drafts = depths.iter().any(|&depth| depth > 0);
-        let probe = if drafts && draught.plain_evidence < 1.0 {
-            self.probe_off(draught, depths)
+/// Lets only the one begin for whom least is to be read.
+fn leave_it_to_one(arms: &mut [Arm]) {
+    let behind = |arm: &&mut Arm| arm.entry > 0.0 && arm.limit > 0;
+    let least = arms
+        .iter_mut()
+        .filter(behind)
+        .map(|arm| arm.entry)
+        .min_by(f64::total_cmp);
+    let mut left = 1;
+    for arm in arms.iter_mut().filter(behind) {
+        if left > 0 && Some(arm.entry) == least {
+            left -= 1;
         } else {
-            None
-        };
-        let probe = probe.or_else(|| {
-            let together = depths.len() >= TOGETHER_FROM && !drafts;
-            let turn = together && self.prober.turn().is_multiple_of(2);
-            turn.then(|| self.probe_together(draught)).flatten()
-        });
-        probe.or_else(|| self.probe_deeper(draught, depths))
-    }
-
-    /// In a large batch the rows of one probe are lost in the noise of the step: what rows cost is seen only when
-    /// many come at once.
-    fn probe_together(&mut self, draught: &Draught<'_>) -> Option<(Vec<usize>, Reason)> {
-        let Draught {
-            now,
-            who,
-            arms,
-            costs,
-            ..
-        } = *draught;
-        let tried: Vec<usize> = arms.iter().map(|arm| arm.limit.min(1)).collect();
-        let rows: usize = tried.iter().sum();
-        if rows < arms.len().div_ceil(2) || rows > costs.most() {
-            return None;
+            arm.limit = 0;
         }
-        let plain = vec![0; arms.len()];
-        let seconds = costs.seconds(arms, &tried) - costs.verify(0);
-        let price = costs.goodput(arms, &plain).max(f64::MIN_POSITIVE);
-        let gain = (tokens(arms, &tried) - tokens(arms, &plain)) / price;
-        let loss = (seconds - gain).max(0.3 * seconds);
-        let &(sequence, _) = who.first()?;
-        if !self.prober.affords(now, loss, false) {
-            return None;
-        }
-        self.prober.spend(now, loss);
-        Some((tried, Reason::ProbeDeeper { sequence }))
-    }
-
-    fn probe_off(
-        &mut self,
-        draught: &Draught<'_>,
-        depths: &[usize],
-    ) -> Option<(Vec<usize>, Reason)> {
-        let Draught { arms, costs, .. } = *draught;
-        let foregone = tokens(arms, depths) - arms.len() as f64;
-        let saved = costs.seconds(arms, depths) - costs.verify(0);
-        let price = costs.goodput(arms, depths).max(f64::MIN_POSITIVE);
-        let mut loss = (foregone / price - saved).max(0.0);
-        if draught.plain_evidence == 0.0 {
-            // The first one is free: without it every expectation is a guess, its price too. Seconds that nobody has
-            // measured yet would silence the probes for a minute.
-            loss = 0.0;
-        } else if !self.prober.affords(draught.now, loss, false) {
-            return None;
-        }
-        self.prober.spend(draught.now, loss);
-        Some((vec![0; depths.len()], Reason::ProbeOff))
-    }
-
-    fn probe_deeper(
-        &mut self,
-        draught: &Draught<'_>,
-        depths: &[usize],
-    ) -> Option<(Vec<usize>, Reason)> {
-        let Draught {
-            now,
-            who,
-            arms,
-            costs,
-            ..
-        } = *draught;
-        let turn = self.prober.turn();
-        let count = depths.len();
-        // In turns; those that draft nothing go first, for nothing else is known of them.
-        let in_turn = |wanted: fn(usize) -> bool| {
-            (0..count)
-                .map(move |i| (i + turn) % count.max(1))
-                .find(|&index| {
-                    let room = arms.get(index).zip(depths.get(index));
-                    room.is_some_and(|(arm, &depth)| wanted(depth) && depth < arm.limit)
-                })
-        };
-        // Whose probe gained goes first: what the draft model had to read for it is read.
-        let promising = self.prober.promising().and_then(|sequence| {
-            let index = who.iter().position(|&(id, _)| id == sequence)?;
-            let room = arms.get(index).zip(depths.get(index));
-            room.is_some_and(|(arm, &depth)| depth == 0 && arm.limit > 0)
-                .then_some(index)
-        });
-        let off = promising.or_else(|| in_turn(|depth| depth == 0));
-        let neighbour = || in_turn(|depth| depth > 0).filter(|_| self.prober.neighbour_is_due(now));
-        let index = off.or_else(neighbour)?;
-        let (arm, &depth, &(id, _)) = (arms.get(index)?, depths.get(index)?, who.get(index)?);
-        let deeper = if depth == 0 {
-            PROBE_DEPTH
-        } else {
-            depth + 1 + usize::from(turn.is_multiple_of(4))
-        };
-        let mut tried = depths.to_vec();
-        *tried.get_mut(index)? = deeper.min(arm.limit);
-        if tried.iter().sum::<usize>() > costs.most() {
-            return None;
-        }
-        let seconds = costs.seconds(arms, &tried) - costs.seconds(arms, depths);
-        let price = costs.goodput(arms, depths);
-        let gain = (tokens(arms, &tried) - tokens(arms, depths)) / price.max(f64::MIN_POSITIVE);
-        // However promising, a probe may fail: a part of its price must be there.
-        let loss = (seconds - gain).max(0.3 * seconds);
-        if !self.prober.affords(now, loss, promising.is_some()) {
-            return None;
-        }
-        let pending = Pending {
-            sequence: id,
-            usual: arm.tokens(depth) - 1.0,
-            seconds,
-            price,
-        };
-        self.prober.start(now, pending);
-        Some((tried, Reason::ProbeDeeper { sequence: id }))
     }
 }
