@@ -79,6 +79,7 @@ fn worlds() -> Vec<(String, Make)> {
         ("vllm-cpu", Machine::VLLM_CPU),
         ("steep", Machine::STEEP),
         ("small model", Machine::SMALL_MODEL),
+        ("spells", Machine::SMALL_MODEL_IN_SPELLS),
     ];
     let texts = [
         ("prose", Text::PROSE),

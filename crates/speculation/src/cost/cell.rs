@@ -75,6 +75,10 @@ impl Cell {
         (self.usual.seconds > 0.0).then_some(self.usual)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.samples.len()
+    }
+
     /// Whether more samples only replace others.
     pub(super) fn is_full(&self) -> bool {
         self.samples.len() >= KEPT

@@ -145,13 +145,13 @@ impl Costs {
 
     /// Seconds for the draft model to read `tokens` tokens before it can draft. Before it was measured: as if eight of
     /// them took as long as a pass.
-    pub fn catch_up(&self, tokens: usize) -> f64 {
+    pub fn catch_up(&self, tokens: f64) -> f64 {
         const IN_A_PASS: f64 = 8.0;
         let token = match self.catch_up.median() {
             0.0 => self.draft_pass(1, 0) / IN_A_PASS,
             measured => measured,
         };
-        tokens as f64 * token
+        tokens * token
     }
 
     /// Seconds for the target's part of a step.
@@ -179,6 +179,17 @@ impl Costs {
     /// on so noisy a machine: from 1 on it can be relied on.
     pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
         self.verify.evidence(now, shape.sequences, shape.drafted)
+    }
+
+    /// Most drafted tokens whose cost is known for so many sequences, or can be guessed at.
+    pub(crate) fn reach(&self, sequences: usize) -> usize {
+        self.verify.reach(sequences)
+    }
+
+    /// How long ago a step of this very batch and number of drafted tokens was seen.
+    pub fn age(&self, now: Duration, shape: &StepShape) -> Duration {
+        let latest = self.verify.latest(shape.sequences, shape.drafted);
+        now.saturating_sub(latest)
     }
 
     /// Seconds for the target at each number of drafted tokens from 0 to `most`.

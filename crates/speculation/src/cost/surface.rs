@@ -14,9 +14,16 @@ use super::{MEDIAN_OF, RunningMedian};
 const MAX_CELLS: usize = 128;
 
 /// Samples after which the table is made anew: of a cell that still fills, and of one that is full. It costs tens of
-/// microseconds, and one sample of a full cell in so many changes little.
+/// microseconds, and one sample of a full cell in so many changes little. The first samples of a cell are seen at once:
+/// an error that is believed for eight steps is dear where it makes them long.
 const REFRESH_EVERY: usize = 8;
 const REFRESH_FULL_EVERY: usize = 32;
+const REFRESH_FIRST: usize = 4;
+
+/// Rows, over those that were ever seen of a batch, whose cost may be guessed at. A guess that is wrong is then wrong for
+/// a step that is twice as long, and not for one that is ten times as long.
+const REACH: usize = 2;
+const FIRST_ROWS: usize = 4;
 
 /// A cell must hold so many samples before its deviations speak for the machine's tempo: the error of a young
 /// cell, taken for a change of tempo, would never be corrected.
@@ -70,7 +77,7 @@ const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
 /// The tempo follows only what is off by more than this factor, and more than the samples' own spread. If it
 /// followed every tremor, cells visited at different times would drift apart.
 const TEMPO_MARGIN: f64 = 1.06;
-const TEMPO_SPREADS: f64 = 2.5;
+const TEMPO_SPREADS: f64 = 1.2;
 
 /// Learns and answers.
 #[derive(Debug, Clone)]
@@ -186,10 +193,10 @@ impl Surface {
             };
             cell.push(now, sample);
         }
-        let often = if cell.is_full() {
-            REFRESH_FULL_EVERY
-        } else {
-            REFRESH_EVERY
+        let often = match cell.len() {
+            ..=REFRESH_FIRST => 1,
+            _ if cell.is_full() => REFRESH_FULL_EVERY,
+            _ => REFRESH_EVERY,
         };
         self.follow_tempo();
         self.samples += 1;
@@ -216,6 +223,21 @@ impl Surface {
         self.cells
             .get(&(bucket(batch.max(1)), bucket(drafted)))
             .map_or(0.0, |cell| cell.evidence(now) / needed)
+    }
+
+    /// Most rows whose cost is known, or can be guessed at, for a batch: a few for each sequence to begin with.
+    pub(super) fn reach(&self, batch: usize) -> usize {
+        let batch = batch.max(1);
+        let row = bucket(batch);
+        let seen = self.cells.range((row, 0)..(row + 1, 0)).next_back();
+        let seen = seen.map_or(0, |(&(_, drafted), _)| drafted);
+        REACH * seen.max(FIRST_ROWS + batch / 2)
+    }
+
+    /// When something was last seen at this very place.
+    pub(super) fn latest(&self, batch: usize, drafted: usize) -> Duration {
+        let cell = self.cells.get(&(bucket(batch.max(1)), bucket(drafted)));
+        cell.map_or(Duration::ZERO, Cell::latest)
     }
 
     /// Seconds at tempo 1 and context 0.

@@ -1,6 +1,7 @@
 //! What one sequence could draft: what it brings, and what it takes to begin.
 
 use super::Evidence;
+use super::goodput::Reading;
 use crate::acceptance::{MAX_DEPTH, Survival};
 use crate::source::Source;
 
@@ -43,15 +44,14 @@ impl Arm {
         Self::geometric(0.0, 0)
     }
 
-    /// The same behind `tokens` that the draft model has not read, where what is read serves so many drafts.
-    pub(super) fn behind(self, evidence: &Evidence, tokens: usize, drafts: f64) -> Self {
-        if !self.runs_a_model {
+    /// The same behind `tokens` that the draft model has not read.
+    pub(super) fn behind(self, evidence: &Evidence, reading: &Reading, tokens: usize) -> Self {
+        if !self.runs_a_model || tokens <= ALWAYS {
             return self;
         }
-        let entry = evidence.costs.catch_up(tokens.saturating_sub(ALWAYS));
         Self {
-            entry,
-            instalment: entry / drafts.max(1.0),
+            entry: evidence.costs.catch_up(tokens as f64),
+            instalment: evidence.costs.catch_up(reading.share(tokens)),
             ..self
         }
     }

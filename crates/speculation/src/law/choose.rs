@@ -11,6 +11,7 @@
 
 use super::Evidence;
 use super::arm::Arm;
+use super::goodput::Reading;
 use crate::acceptance::MAX_DEPTH;
 use crate::cost::StepShape;
 use crate::source::Source;
@@ -34,18 +35,17 @@ struct Shares {
     pass: f64,
 }
 
-/// One choice for each candidate, `None` where nobody can draft. What the draft model has to read serves
-/// `drafts_served` drafts.
+/// One choice for each candidate, `None` where nobody can draft.
 pub(super) fn choose_sources(
     candidates: &[Candidate],
     evidence: &Evidence,
     shape: &StepShape,
-    drafts_served: f64,
+    reading: &Reading,
 ) -> Vec<Option<Choice>> {
     let sequences = shape.sequences.max(1);
     let options: Vec<[Option<Choice>; 2]> = candidates
         .iter()
-        .map(|candidate| options(candidate, evidence, drafts_served))
+        .map(|candidate| options(candidate, evidence, reading))
         .collect();
     let first = |options: &[Option<Choice>; 2]| options.iter().flatten().next().copied();
     if !options.iter().any(|[a, b]| a.is_some() && b.is_some()) {
@@ -81,11 +81,11 @@ pub(super) fn choose_sources(
 }
 
 /// The lookup first: of equals it is taken, for it can be tried without reading anything.
-fn options(candidate: &Candidate, evidence: &Evidence, drafts_served: f64) -> [Option<Choice>; 2] {
+fn options(candidate: &Candidate, evidence: &Evidence, reading: &Reading) -> [Option<Choice>; 2] {
     let choice = |source: Source, length: usize| {
         let limit = length.min(candidate.max_depth).min(MAX_DEPTH);
         let arm = Arm::new(evidence, candidate.id, source, limit);
-        let arm = arm.behind(evidence, candidate.behind, drafts_served);
+        let arm = arm.behind(evidence, reading, candidate.behind);
         (limit > 0).then_some(Choice { source, arm })
     };
     [
@@ -159,7 +159,7 @@ mod tests {
             context: 100,
             ..StepShape::default()
         };
-        let chosen = choose_sources(&[candidate], evidence, &shape, 64.0);
+        let chosen = choose_sources(&[candidate], evidence, &shape, &Reading::default());
         chosen[0].map(|choice| choice.source)
     }
 

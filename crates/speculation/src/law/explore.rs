@@ -1,7 +1,7 @@
 //! Which probe is made in a step, if any: what is tried, by whom, and what it is expected to lose.
 //!
 //! In this order:
-//! 1. a step without drafts, where it is not known what that costs: every expectation rests on it;
+//! 1. a step without drafts, where it is not known, or not of late, what that costs: every expectation rests on it;
 //! 2. where nothing is drafted in a large batch, one looked-up token of everybody at once: what rows cost is seen only
 //!    when many come together;
 //! 3. one draft of a sequence that drafts nothing: of the one whose last probe gained, else of the one for whom least is
@@ -34,6 +34,8 @@ pub(super) struct Draught<'a> {
     pub(super) depths: &'a [usize],
     /// Evidence of what a step without drafts costs.
     pub(super) plain_evidence: f64,
+    /// Whether that is older than what steps with drafts cost.
+    pub(super) plain_is_stale: bool,
 }
 
 /// Depths to be tried in place of those planned.
@@ -44,7 +46,7 @@ impl Draught<'_> {
     pub(super) fn probe(&self, prober: &mut Prober) -> Option<Tried> {
         let drafts = self.depths.iter().any(|&depth| depth > 0);
         if drafts
-            && self.plain_evidence < 1.0
+            && (self.plain_evidence < 1.0 || self.plain_is_stale)
             && let Some(probe) = self.probe_off(prober)
         {
             return Some(probe);

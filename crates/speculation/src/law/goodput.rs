@@ -62,6 +62,10 @@ use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Draft, Outcome, Plan, Step};
 
+/// Time and steps after which a step without drafts is made again: what everything is held against must be as fresh as
+/// what is held against it. A machine that has become faster would else seem to speculate well.
+const PLAIN_EVERY: (Duration, u64) = (Duration::from_millis(250), 100);
+
 /// Drafts of the draft model before all sequences begin with it: what it is worth is found out by one alone, for
 /// each has to be read for.
 const TRIED: u64 = 12;
@@ -75,34 +79,45 @@ pub struct Goodput {
     depth: f64,
     achieved: Achieved,
     reading: Reading,
+    /// Steps since one without drafts.
+    since_plain: u64,
 }
 
-/// How many drafts of the draft model are made between two times that it has to read what it missed. Behind a prompt that
-/// is an answer's worth of drafts; where lookups hit now and then, a few.
+/// Tokens that the draft model reads for each of its drafts, besides those that it drafts: where lookups hit now and then
+/// these are what they had right. A prompt is paid over an answer.
 #[derive(Debug, Clone, Copy, Default)]
-struct Reading {
+pub(super) struct Reading {
     drafts: f64,
-    times: f64,
+    tokens: f64,
 }
 
 impl Reading {
-    const KEEP: f64 = 0.995;
-    /// Drafts that are expected before anything was counted.
-    const USUAL: f64 = 64.0;
+    const KEEP: f64 = 0.98;
+    /// Drafts that share what was missed at once: about what is left of an answer.
+    const SHARED_BY: f64 = 128.0;
+    /// More tokens than these are no longer what a few lookups had right.
+    const LONG: f64 = 32.0;
+    /// However much was read lately, the draft model must be able to come back.
+    const MOST: f64 = 8.0;
 
-    fn count(&mut self, arms: &[Arm], depths: &[usize]) {
-        for (arm, _) in arms
-            .iter()
-            .zip(depths)
-            .filter(|(arm, depth)| arm.runs_a_model && **depth > 0)
+    fn count(&mut self, who: &[(u64, Source)], step: &Step<'_>, depths: &[usize]) {
+        let drafts = who.iter().zip(step.candidates).zip(depths);
+        for ((_, candidate), _) in
+            drafts.filter(|(((_, source), _), depth)| source.runs_a_model() && **depth > 0)
         {
+            // What is read at once after a long time is not usual.
+            let read = candidate.behind as f64;
+            let usual = if read > Self::LONG { 0.0 } else { read };
             self.drafts = self.drafts * Self::KEEP + 1.0;
-            self.times = self.times * Self::KEEP + f64::from(u8::from(arm.entry > 0.0));
+            self.tokens = self.tokens * Self::KEEP + usual;
         }
     }
 
-    fn serves(&self) -> f64 {
-        (self.drafts + Self::USUAL) / (self.times + 1.0)
+    /// Tokens to be paid with a draft of a sequence that is so far behind.
+    pub(super) fn share(&self, behind: usize) -> f64 {
+        let usual = (self.tokens / self.drafts.max(1.0)).min(Self::MOST);
+        let behind = behind as f64;
+        usual.max(behind / Self::SHARED_BY).min(behind)
     }
 }
 
@@ -142,7 +157,7 @@ impl Law for Goodput {
             prefill_rows: step.prefill_rows,
         };
         let (who, mut arms): (Vec<_>, Vec<_>) =
-            choose_sources(step.candidates, evidence, &shape, self.reading.serves())
+            choose_sources(step.candidates, evidence, &shape, &self.reading)
                 .into_iter()
                 .zip(step.candidates)
                 .map(|(choice, candidate)| match choice {
@@ -156,7 +171,7 @@ impl Law for Goodput {
         let costs = StepCosts::new(step, evidence, &arms);
         let best = allocate(&arms, &costs);
         let depths = self.hold.settle(now, &who, &arms, &costs, &best);
-        self.reading.count(&arms, &depths);
+        self.reading.count(&who, step, &depths);
         let reason = self.reason(&arms, &depths);
         let draught = Draught {
             now,
@@ -165,6 +180,8 @@ impl Law for Goodput {
             costs: &costs,
             depths: &depths,
             plain_evidence: evidence.costs.evidence(now, &shape),
+            plain_is_stale: self.since_plain >= PLAIN_EVERY.1
+                && evidence.costs.age(now, &shape) >= PLAIN_EVERY.0,
         };
         let speedup = costs.speedup(&arms, &depths);
         let mut worth = costs.worth(&arms, &depths);
@@ -173,6 +190,8 @@ impl Law for Goodput {
         }
         let probe = draught.probe(&mut self.prober);
         let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
+        let plain = tried.iter().all(|&depth| depth == 0);
+        self.since_plain = if plain { 0 } else { self.since_plain + 1 };
         let decision = Decision::of(&tried, speedup, reason);
         let drafts = who
             .into_iter()

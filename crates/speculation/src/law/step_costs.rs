@@ -28,12 +28,13 @@ impl StepCosts {
             context,
             prefill_rows: step.prefill_rows,
         };
+        let reach = evidence.costs.reach(sequences);
         let by_model = arms.iter().filter(|arm| arm.runs_a_model).count();
         let share = context / sequences.max(1);
         Self {
             verify: evidence
                 .costs
-                .verify_curve(&shape, most.min(step.row_budget)),
+                .verify_curve(&shape, most.min(step.row_budget).min(reach)),
             pass: (0..=by_model)
                 .map(|n| evidence.costs.draft_pass(n, n * share))
                 .collect(),

@@ -27,6 +27,10 @@ pub struct Machine {
     pub jitter: f64,
     /// Chance that a step takes ten times as long.
     pub outliers: f64,
+    /// Seconds after which a spell of slow steps begins or ends.
+    pub spell: f64,
+    /// What a step takes then, over what it takes else.
+    pub slow: f64,
 }
 
 impl Machine {
@@ -43,6 +47,8 @@ impl Machine {
         pass_row: 0.06,
         jitter: 0.05,
         outliers: 0.0,
+        spell: f64::INFINITY,
+        slow: 1.0,
     };
 
     /// The same on a machine that others use too.
@@ -65,6 +71,8 @@ impl Machine {
         pass_row: 0.1,
         jitter: 0.1,
         outliers: 0.01,
+        spell: f64::INFINITY,
+        slow: 1.0,
     };
 
     /// The bundled pair on two cores, as measured: steps of 0.43 ms out of the processor's cache, where every row
@@ -81,6 +89,15 @@ impl Machine {
         pass_row: 0.3,
         jitter: 0.1,
         outliers: 0.01,
+        spell: f64::INFINITY,
+        slow: 1.0,
+    };
+
+    /// The same beside another tenant of the processor's cache, who comes and goes.
+    pub const SMALL_MODEL_IN_SPELLS: Self = Self {
+        spell: 0.9,
+        slow: 1.35,
+        ..Self::SMALL_MODEL
     };
 
     /// A kernel for which every row costs: speculation loses from a few streams on.
@@ -116,6 +133,12 @@ impl Machine {
     /// Mean seconds of the draft model to read what it has missed.
     pub fn read(&self, tokens: usize) -> f64 {
         self.step * self.read * tokens as f64
+    }
+
+    /// A factor for the times of all steps at a moment.
+    pub fn tempo(&self, at: f64) -> f64 {
+        let slow = (at / self.spell) as u64 % 2 == 1;
+        if slow { self.slow } else { 1.0 }
     }
 
     /// A factor for one step's time.

@@ -221,7 +221,9 @@ impl World {
             let by_model = verified.iter().filter(|v| v.source == Source::Model);
             let passes = by_model.clone().map(|v| v.drafted).max().unwrap_or(0);
             let pass_rows = by_model.map(|v| v.drafted).sum();
-            let catch_up = self.machine.read(read);
+            let tempo = self.machine.tempo(clock);
+            let (verify, draft) = (verify * tempo, draft * tempo);
+            let catch_up = self.machine.read(read) * tempo;
             mean_clock += verify + draft + catch_up;
             let verify = verify * self.machine.unevenness(&mut noise);
             let draft = draft * self.machine.unevenness(&mut noise);
