@@ -145,13 +145,13 @@ impl Costs {
 
     /// Seconds for the draft model to read `tokens` tokens before it can draft. Before it was measured: as if eight of
     /// them took as long as a pass.
-    pub fn catch_up(&self, tokens: f64) -> f64 {
+    pub fn catch_up(&self, tokens: usize) -> f64 {
         const IN_A_PASS: f64 = 8.0;
         let token = match self.catch_up.median() {
             0.0 => self.draft_pass(1, 0) / IN_A_PASS,
             measured => measured,
         };
-        tokens * token
+        tokens as f64 * token
     }
 
     /// Seconds for the target's part of a step.

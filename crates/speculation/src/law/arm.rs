@@ -1,12 +1,16 @@
 //! What one sequence could draft: what it brings, and what it takes to begin.
 
 use super::Evidence;
-use super::goodput::Reading;
 use crate::acceptance::{MAX_DEPTH, Survival};
 use crate::source::Source;
 
 /// Tokens that the draft model has always to read: those that it guessed wrong, and the one behind.
 const ALWAYS: usize = 2;
+
+/// Drafts over which what is read is paid: about what is left of an answer. Where lookups hit in between it is paid
+/// too slowly; but who counts what was read for the last drafts finds much after every pause, drafts less for it, and
+/// makes the pauses longer.
+const PAID_OVER: f64 = 80.0;
 
 /// What one sequence could draft.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,13 +49,14 @@ impl Arm {
     }
 
     /// The same behind `tokens` that the draft model has not read.
-    pub(super) fn behind(self, evidence: &Evidence, reading: &Reading, tokens: usize) -> Self {
+    pub(super) fn behind(self, evidence: &Evidence, tokens: usize) -> Self {
         if !self.runs_a_model || tokens <= ALWAYS {
             return self;
         }
+        let entry = evidence.costs.catch_up(tokens);
         Self {
-            entry: evidence.costs.catch_up(tokens as f64),
-            instalment: evidence.costs.catch_up(reading.share(tokens)),
+            entry,
+            instalment: entry / PAID_OVER,
             ..self
         }
     }

@@ -11,7 +11,6 @@
 
 use super::Evidence;
 use super::arm::Arm;
-use super::goodput::Reading;
 use crate::acceptance::MAX_DEPTH;
 use crate::cost::StepShape;
 use crate::source::Source;
@@ -40,12 +39,11 @@ pub(super) fn choose_sources(
     candidates: &[Candidate],
     evidence: &Evidence,
     shape: &StepShape,
-    reading: &Reading,
 ) -> Vec<Option<Choice>> {
     let sequences = shape.sequences.max(1);
     let options: Vec<[Option<Choice>; 2]> = candidates
         .iter()
-        .map(|candidate| options(candidate, evidence, reading))
+        .map(|candidate| options(candidate, evidence))
         .collect();
     let first = |options: &[Option<Choice>; 2]| options.iter().flatten().next().copied();
     if !options.iter().any(|[a, b]| a.is_some() && b.is_some()) {
@@ -81,11 +79,11 @@ pub(super) fn choose_sources(
 }
 
 /// The lookup first: of equals it is taken, for it can be tried without reading anything.
-fn options(candidate: &Candidate, evidence: &Evidence, reading: &Reading) -> [Option<Choice>; 2] {
+fn options(candidate: &Candidate, evidence: &Evidence) -> [Option<Choice>; 2] {
     let choice = |source: Source, length: usize| {
         let limit = length.min(candidate.max_depth).min(MAX_DEPTH);
         let arm = Arm::new(evidence, candidate.id, source, limit);
-        let arm = arm.behind(evidence, reading, candidate.behind);
+        let arm = arm.behind(evidence, candidate.behind);
         (limit > 0).then_some(Choice { source, arm })
     };
     [
@@ -159,7 +157,7 @@ mod tests {
             context: 100,
             ..StepShape::default()
         };
-        let chosen = choose_sources(&[candidate], evidence, &shape, &Reading::default());
+        let chosen = choose_sources(&[candidate], evidence, &shape);
         chosen[0].map(|choice| choice.source)
     }
 
@@ -228,7 +226,7 @@ mod tests {
         };
         assert_eq!(choose(&evidence, fair(0)), Some(Source::Model));
         assert_eq!(
-            choose(&evidence, fair(1_000)),
+            choose(&evidence, fair(10_000)),
             Some(Source::Ngram(Strength::Fair))
         );
     }

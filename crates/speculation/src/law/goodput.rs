@@ -78,47 +78,8 @@ pub struct Goodput {
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
-    reading: Reading,
     /// Steps since one without drafts.
     since_plain: u64,
-}
-
-/// Tokens that the draft model reads for each of its drafts, besides those that it drafts: where lookups hit now and then
-/// these are what they had right. A prompt is paid over an answer.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reading {
-    drafts: f64,
-    tokens: f64,
-}
-
-impl Reading {
-    const KEEP: f64 = 0.98;
-    /// Drafts that share what was missed at once: about what is left of an answer.
-    const SHARED_BY: f64 = 128.0;
-    /// More tokens than these are no longer what a few lookups had right.
-    const LONG: f64 = 32.0;
-    /// However much was read lately, the draft model must be able to come back.
-    const MOST: f64 = 8.0;
-
-    fn count(&mut self, who: &[(u64, Source)], step: &Step<'_>, depths: &[usize]) {
-        let drafts = who.iter().zip(step.candidates).zip(depths);
-        for ((_, candidate), _) in
-            drafts.filter(|(((_, source), _), depth)| source.runs_a_model() && **depth > 0)
-        {
-            // What is read at once after a long time is not usual.
-            let read = candidate.behind as f64;
-            let usual = if read > Self::LONG { 0.0 } else { read };
-            self.drafts = self.drafts * Self::KEEP + 1.0;
-            self.tokens = self.tokens * Self::KEEP + usual;
-        }
-    }
-
-    /// Tokens to be paid with a draft of a sequence that is so far behind.
-    pub(super) fn share(&self, behind: usize) -> f64 {
-        let usual = (self.tokens / self.drafts.max(1.0)).min(Self::MOST);
-        let behind = behind as f64;
-        usual.max(behind / Self::SHARED_BY).min(behind)
-    }
 }
 
 /// Tokens and seconds of the latest steps. What time is worth to a draft that could go on is what it brought, not
@@ -156,22 +117,20 @@ impl Law for Goodput {
             context: step.candidates.iter().map(|c| c.context).sum(),
             prefill_rows: step.prefill_rows,
         };
-        let (who, mut arms): (Vec<_>, Vec<_>) =
-            choose_sources(step.candidates, evidence, &shape, &self.reading)
-                .into_iter()
-                .zip(step.candidates)
-                .map(|(choice, candidate)| match choice {
-                    Some(choice) => ((candidate.id, choice.source), choice.arm),
-                    None => ((candidate.id, Source::Model), Arm::none()),
-                })
-                .unzip();
+        let (who, mut arms): (Vec<_>, Vec<_>) = choose_sources(step.candidates, evidence, &shape)
+            .into_iter()
+            .zip(step.candidates)
+            .map(|(choice, candidate)| match choice {
+                Some(choice) => ((candidate.id, choice.source), choice.arm),
+                None => ((candidate.id, Source::Model), Arm::none()),
+            })
+            .unzip();
         if evidence.acceptance.totals(Source::Model).drafts < TRIED {
             leave_it_to_one(&mut arms);
         }
         let costs = StepCosts::new(step, evidence, &arms);
         let best = allocate(&arms, &costs);
         let depths = self.hold.settle(now, &who, &arms, &costs, &best);
-        self.reading.count(&who, step, &depths);
         let reason = self.reason(&arms, &depths);
         let draught = Draught {
             now,
