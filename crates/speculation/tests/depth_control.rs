@@ -77,7 +77,7 @@ fn random_text_costs_next_to_nothing_from_the_first_second_on() {
     }
 }
 
-/// One row more costs as much as eight, a draft of the model first takes a quarter of a second of reading, and both must
+/// One row more costs as much as eight, drafts of the model first take a tenth of a second of reading, and both must
 /// not keep lookups from being seen to pay.
 #[test]
 fn copying_is_found_to_pay_at_sixteen_streams() {

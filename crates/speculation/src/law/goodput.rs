@@ -7,7 +7,9 @@
 //! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better, unless all of them
 //!   together promise less than no drafts: those are left at once;
 //! - at most 1 % of the time is spent on probes: a deeper draft of one sequence, or a plain step where it
-//!   is not known what that costs. They bring the law back from depth 0;
+//!   is not known, or not of late, what that costs. They bring the law back from depth 0;
+//! - what the draft model has to read before it can draft for a sequence is a part of the price, and its first drafts are
+//!   made by one sequence alone;
 //! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
 //!   model stops where its own confidence falls below it;
 //! - with several sources, [`super::choose`] says who drafts.
