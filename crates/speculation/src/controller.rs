@@ -93,7 +93,11 @@ impl Controller {
         costs.observe_verify(now, &shape, outcome.verify);
         let context = outcome.context / outcome.drafts.len().max(1);
         let (passes, rows) = (outcome.passes, outcome.pass_rows);
-        costs.observe_draft(now, passes, rows, context, outcome.draft);
+        costs.observe_catch_up(outcome.caught_up, outcome.catch_up);
+        // A pass is what comes once for every token of a draft.
+        let along = Duration::from_secs_f64(costs.catch_up(outcome.read_along));
+        let drafting = outcome.draft.saturating_sub(along).max(outcome.draft / 2);
+        costs.observe_draft(now, passes, rows, context, drafting);
         self.law.observe(now, outcome);
     }
 

@@ -31,6 +31,7 @@
 //!     context: 6,
 //!     max_depth: 8,
 //!     model: false,
+//!     behind: 0,
 //!     lookup: lookup.as_ref().map(|found| found.lookup()),
 //! };
 //! let now = Duration::from_millis(5);
@@ -64,6 +65,8 @@
 //!     passes: 0,
 //!     pass_rows: 0,
 //!     catch_up: Duration::ZERO,
+//!     caught_up: 0,
+//!     read_along: 0,
 //! });
 //! println!("{}", plan.decision); // for the log, the metrics and the console
 //! ```

@@ -30,12 +30,14 @@ pub enum Strength {
     Weak,
     /// Three or four tokens.
     Fair,
-    /// Five tokens or more: most likely a copy.
+    /// Five to sixteen tokens: most likely a copy.
     Strong,
+    /// More: a copy, of which long drafts are accepted.
+    Copy,
 }
 
 /// Number of different sources.
-pub(crate) const SOURCES: usize = 4;
+pub(crate) const SOURCES: usize = 5;
 
 impl Strength {
     /// The class of a match of `length` tokens.
@@ -43,7 +45,8 @@ impl Strength {
         match length {
             0..=2 => Self::Weak,
             3..=4 => Self::Fair,
-            _ => Self::Strong,
+            5..=16 => Self::Strong,
+            _ => Self::Copy,
         }
     }
 }
@@ -55,6 +58,7 @@ impl Source {
         Self::Ngram(Strength::Weak),
         Self::Ngram(Strength::Fair),
         Self::Ngram(Strength::Strong),
+        Self::Ngram(Strength::Copy),
     ];
 
     /// Place in tables over [`Source::ALL`].
@@ -64,6 +68,7 @@ impl Source {
             Self::Ngram(Strength::Weak) => 1,
             Self::Ngram(Strength::Fair) => 2,
             Self::Ngram(Strength::Strong) => 3,
+            Self::Ngram(Strength::Copy) => 4,
         }
     }
 
@@ -74,6 +79,7 @@ impl Source {
             Self::Ngram(Strength::Weak) => 0.35,
             Self::Ngram(Strength::Fair) => 0.55,
             Self::Ngram(Strength::Strong) => 0.8,
+            Self::Ngram(Strength::Copy) => 0.93,
         }
     }
 
@@ -107,6 +113,7 @@ impl fmt::Display for Source {
             Self::Ngram(Strength::Weak) => "n-gram (weak match)",
             Self::Ngram(Strength::Fair) => "n-gram (fair match)",
             Self::Ngram(Strength::Strong) => "n-gram (strong match)",
+            Self::Ngram(Strength::Copy) => "n-gram (copy)",
         })
     }
 }

@@ -18,6 +18,8 @@ pub struct Candidate {
     pub max_depth: usize,
     /// Whether the draft model can draft for it.
     pub model: bool,
+    /// Tokens that the draft model would have to read before its first draft.
+    pub behind: usize,
     /// What a lookup found.
     pub lookup: Option<Lookup>,
 }
@@ -111,4 +113,8 @@ pub struct Outcome<'a> {
     pub pass_rows: usize,
     /// Time the draft model took besides, to read what it had missed.
     pub catch_up: Duration,
+    /// Tokens that it read.
+    pub caught_up: usize,
+    /// Tokens that it read along with its passes.
+    pub read_along: usize,
 }

@@ -63,6 +63,64 @@ fn goodput_never_loses_much_where_answers_take_a_tenth_of_a_second() {
 }
 
 #[test]
+fn goodput_never_loses_much_where_another_tenant_of_the_cache_comes_and_goes() {
+    assert_bounded_loss_of_off(Machine::SMALL_MODEL_IN_SPELLS, 6.0);
+}
+
+/// What is learnt at the beginning is most of so short a run.
+#[test]
+fn random_text_costs_next_to_nothing_from_the_first_second_on() {
+    for streams in [1, 4, 16] {
+        let world = World::steady(Machine::SMALL_MODEL, Text::RANDOM, streams);
+        let mean = mean_ratio_to_off(&world, 2.0);
+        assert!(mean >= 0.98, "{streams} streams: {mean:.3} of off");
+    }
+}
+
+/// One row more costs as much as eight, drafts of the model first take a tenth of a second of reading, and both must
+/// not keep lookups from being seen to pay.
+#[test]
+fn copying_is_found_to_pay_at_sixteen_streams() {
+    let world = World::steady(Machine::SMALL_MODEL, Text::COPYING, 16);
+    let mean = mean_ratio_to_off(&world, 3.0);
+    assert!(mean >= 1.1, "{mean:.3} of off");
+}
+
+/// Guesses fail in runs, and a run of them must not turn drafts off where they pay on the whole.
+#[test]
+fn hard_stretches_do_not_turn_drafts_off() {
+    for machine in [Machine::CPU, Machine::VLLM_CPU, Machine::SMALL_MODEL] {
+        let world = World::steady(machine, Text::UNEVEN_PROSE, 1);
+        let (_, to_best) = ratios(&world, 3_000.0 * machine.step);
+        assert!(to_best >= 0.95, "{to_best:.3} of the best fixed depth");
+    }
+}
+
+/// Over runs with other luck.
+fn mean_ratio_to_off(world: &World, seconds: f64) -> f64 {
+    let seeds = 1..=4;
+    let ratio = |seed| {
+        let world = World {
+            seed,
+            ..world.clone()
+        };
+        let rate = |law| world.run(law, seconds).tokens_per_second();
+        rate(LawSpec::Goodput) / rate(LawSpec::Fixed(0))
+    };
+    seeds.clone().map(ratio).sum::<f64>() / seeds.count() as f64
+}
+
+fn assert_bounded_loss_of_off(machine: Machine, seconds: f64) {
+    for (name, text) in TEXTS {
+        for streams in [1, 4, 16] {
+            let world = World::steady(machine, text, streams);
+            let mean = mean_ratio_to_off(&world, seconds);
+            assert!(mean >= 0.97, "{name}, {streams} streams: {mean:.3} of off");
+        }
+    }
+}
+
+#[test]
 fn goodput_never_loses_much_where_every_row_costs() {
     assert_bounded_loss(Machine::STEEP, 60.0);
 }
@@ -74,10 +132,16 @@ fn goodput_loses_little_though_steps_are_uneven_and_now_and_then_ten_times_slowe
 
 #[test]
 fn goodput_beats_every_fixed_depth_and_the_threshold_on_a_shifting_mix() {
-    for machine in [Machine::CPU, Machine::BUSY_CPU, Machine::VLLM_CPU] {
+    let machines = [
+        (Machine::CPU, 20.0),
+        (Machine::BUSY_CPU, 20.0),
+        (Machine::VLLM_CPU, 20.0),
+        (Machine::SMALL_MODEL, 1.0),
+    ];
+    for (machine, shift) in machines {
         for streams in [1, 4, 16] {
-            let world = World::shifting(machine, &MIX, 20.0, streams);
-            let rate = |law| world.run(law, 80.0).tokens_per_second();
+            let world = World::shifting(machine, &MIX, shift, streams);
+            let rate = |law| world.run(law, 4.0 * shift).tokens_per_second();
             let goodput = rate(LawSpec::Goodput);
             for law in [0, 1, 2, 4, 8, 12]
                 .map(LawSpec::Fixed)
@@ -108,14 +172,18 @@ fn every_stream_gets_the_depth_of_its_own_text() {
     }
 }
 
-/// Mean depth two to four seconds after each shift against that when all is settled.
-fn assert_settles(run: &Run, shift: f64, phases: usize) {
+/// Mean depth two to four seconds after each shift against that when all is settled, over runs with other luck.
+fn assert_settles(runs: &[Run], shift: f64, phases: usize) {
+    let mean = |from, to| {
+        let depths = runs.iter().map(|run| run.depth_between(from, to));
+        depths.sum::<f64>() / runs.len() as f64
+    };
     for phase in 1..phases {
         let start = phase as f64 * shift;
-        let soon = run.depth_between(start + 2.0, start + 4.0);
-        let settled = run.depth_between(start + 0.5 * shift, start + shift);
+        let soon = mean(start + 2.0, start + 4.0);
+        let settled = mean(start + 0.5 * shift, start + shift);
         // Next to the best depth lie others that are as good within the margin.
-        let tolerance = (0.35 * settled).max(1.25);
+        let tolerance = (0.3 * settled).max(1.0);
         assert!(
             (soon - settled).abs() <= tolerance,
             "phase {phase}: {soon} two seconds after the shift, {settled} later"
@@ -127,8 +195,12 @@ fn assert_settles(run: &Run, shift: f64, phases: usize) {
 fn depth_settles_within_two_seconds_of_a_shift() {
     let texts = [Text::PROSE, Text::RANDOM, Text::ANSWERS, Text::RANDOM].map(Text::without_lookups);
     for (machine, streams) in [(Machine::CPU, 1), (Machine::CPU, 4), (Machine::VLLM_CPU, 1)] {
-        let run = World::shifting(machine, &texts, 20.0, streams).run(LawSpec::Goodput, 160.0);
-        assert_settles(&run, 20.0, 8);
+        let run = |seed| {
+            let world = World::shifting(machine, &texts, 20.0, streams);
+            World { seed, ..world }.run(LawSpec::Goodput, 160.0)
+        };
+        let runs: Vec<Run> = (1..=6).map(run).collect();
+        assert_settles(&runs, 20.0, 8);
     }
 }
 

@@ -66,6 +66,8 @@ pub(super) struct Offer {
     pub(super) source: Source,
     /// Most tokens that it would have.
     pub(super) length: usize,
+    /// Tokens of the sequence that it would have to read first, as far as it knows.
+    pub(super) behind: usize,
 }
 
 /// What the controller decided for one sequence, and what came of it.
@@ -145,6 +147,10 @@ pub(crate) struct DraftTime {
     pub(crate) count: usize,
     /// Sequences in all of them.
     pub(crate) rows: usize,
+    /// Tokens that were read while catching up.
+    pub(crate) caught_up: usize,
+    /// Tokens that were read along with the first pass, beyond the last of each sequence.
+    pub(crate) read_along: usize,
 }
 
 impl AddAssign for DraftTime {
@@ -153,5 +159,7 @@ impl AddAssign for DraftTime {
         self.catching_up += other.catching_up;
         self.count += other.count;
         self.rows += other.rows;
+        self.caught_up += other.caught_up;
+        self.read_along += other.read_along;
     }
 }

@@ -46,6 +46,7 @@ impl Drafter for Lookups {
         let offer = Offer {
             source: Source::Ngram(found.lookup().strength),
             length: found.tokens.len(),
+            behind: 0,
         };
         lookup.found = found.tokens;
         Some(offer)

@@ -147,6 +147,7 @@ impl Drafting {
             context: one.tokens.len(),
             max_depth: one.max_depth.min(MAX_DEPTH),
             model: false,
+            behind: 0,
             lookup: None,
         };
         if candidate.max_depth == 0 {
@@ -165,7 +166,10 @@ impl Drafting {
                 continue;
             };
             match offer.source {
-                Source::Model => candidate.model = true,
+                Source::Model => {
+                    candidate.model = true;
+                    candidate.behind = offer.behind;
+                }
                 Source::Ngram(strength) => {
                     candidate.lookup = Some(Lookup {
                         length: offer.length,
@@ -266,6 +270,8 @@ impl Drafting {
             passes: drafting.count,
             pass_rows: drafting.rows,
             catch_up: drafting.catching_up,
+            caught_up: drafting.caught_up,
+            read_along: drafting.read_along,
         };
         self.controller.observe(now, &outcome);
         for fate in fates {

@@ -86,9 +86,11 @@ impl Drafter for DraftModel {
 
     fn offer(&mut self, sequence: &Decoding<'_>) -> Option<Offer> {
         let within = sequence.tokens.len() + sequence.max_depth <= self.executor.context_length();
+        let computed = self.progress(sequence.id).computed;
         within.then_some(Offer {
             source: Source::Model,
             length: MAX_DEPTH,
+            behind: sequence.tokens.len().saturating_sub(1 + computed),
         })
     }
 
@@ -103,13 +105,15 @@ impl Drafter for DraftModel {
         for one in wanted.iter() {
             self.find_marks(one);
         }
-        self.catch_up(wanted)?;
+        let tokens = self.catch_up(wanted)?;
         let caught_up = Instant::now();
         let mut time = DraftTime {
+            caught_up: tokens,
             catching_up: caught_up - began,
             ..DraftTime::default()
         };
         let mut pass = self.first_pass(wanted);
+        time.read_along = pass.iter().map(|rows| rows.positions.len() - 1).sum();
         let mut reached = vec![false; wanted.len()];
         while !pass.is_empty() {
             self.run(wanted, &mut pass, true)?;
@@ -246,8 +250,8 @@ impl DraftModel {
         progress.computed = progress.computed.max(found).min(one.tokens.len() - 1);
     }
 
-    /// Computes what is missing in front of the last token, within a budget for the step.
-    fn catch_up(&mut self, wanted: &[Wanted<'_>]) -> Result<(), String> {
+    /// Computes what is missing in front of the last token, within a budget for the step; says how many tokens it was.
+    fn catch_up(&mut self, wanted: &[Wanted<'_>]) -> Result<usize, String> {
         let mut left = self.catch_up_rows;
         let mut pass = Vec::new();
         for (index, one) in wanted.iter().enumerate() {
@@ -263,7 +267,8 @@ impl DraftModel {
                 });
             }
         }
-        self.run(wanted, &mut pass, false)
+        self.run(wanted, &mut pass, false)?;
+        Ok(pass.iter().map(|rows| rows.positions.len()).sum())
     }
 
     /// Computes rows, of each sequence the scores behind the last one if they are wanted. Sequences that

@@ -24,8 +24,10 @@ const MOST_HALF_LIVES: f64 = 0.25;
 /// The long record's half-lives over the short one's.
 const LONGER: f64 = 8.0;
 
-/// Standard errors that the records may be apart.
-const APART: f64 = 2.0;
+/// Standard errors by which the short record may show more rejections than the long one, and fewer. A false alarm turns
+/// drafts off until probes find out; a false hope costs a few drafts, and is all that brings back what was off.
+const MORE: f64 = 3.0;
+const FEWER: f64 = 2.0;
 
 /// A decayed ratio.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,11 +72,102 @@ impl Level {
         let mean = usual * self.short.expected;
         // The decayed sum of counts has half the variance of as many whole ones; one rejection is never proof.
         let error = (0.5 * mean).max(0.5).sqrt();
-        (self.short.observed - mean).abs() > APART * error
+        let apart = (self.short.observed - mean) / error;
+        !(-FEWER..=MORE).contains(&apart)
     }
 
     /// The ratio, drawn towards `usual` as if `weight` rejections had been expected and seen at that rate.
     pub(super) fn ratio(&self, usual: f64, weight: f64) -> f64 {
         (self.long.observed + weight * usual) / (self.long.expected + weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::Noise;
+
+    const DECAY: Decay = Decay {
+        drafts: 12.0,
+        seconds: 4.0,
+    };
+
+    /// Drafts of two tokens that are each rejected with `chance`, where `expected` was expected.
+    fn feed(level: &mut Level, noise: &mut Noise, drafts: usize, chance: f64, expected: f64) {
+        for _ in 0..drafts {
+            let accepted = (0..2).take_while(|_| noise.uniform() >= chance).count();
+            let reached = (accepted + 1).min(2);
+            let rejected = f64::from(u8::from(accepted < 2));
+            level.observe(Duration::ZERO, rejected, reached as f64 * expected, DECAY);
+        }
+    }
+
+    #[test]
+    fn before_anything_was_seen_it_answers_as_usual() {
+        assert_eq!(Level::default().ratio(1.7, 2.0), 1.7);
+    }
+
+    #[test]
+    fn a_steady_rate_is_found_and_hardly_trembles() {
+        let (mut level, mut noise) = (Level::default(), Noise::new(11));
+        feed(&mut level, &mut noise, 200, 0.2, 0.2);
+        let mut furthest = 0.0f64;
+        for _ in 0..500 {
+            feed(&mut level, &mut noise, 1, 0.2, 0.2);
+            furthest = furthest.max((level.ratio(1.0, 0.3) - 1.0).abs());
+        }
+        // A record of a dozen drafts alone is off by more than one half now and then.
+        assert!(furthest < 0.6, "{furthest}");
+    }
+
+    #[test]
+    fn a_text_that_becomes_hard_is_noticed_within_sixteen_drafts() {
+        for seed in 0..20 {
+            let (mut level, mut noise) = (Level::default(), Noise::new(seed));
+            feed(&mut level, &mut noise, 200, 0.15, 0.15);
+            feed(&mut level, &mut noise, 16, 0.95, 0.15);
+            let ratio = level.ratio(1.0, 0.3);
+            assert!(ratio > 2.0, "seed {seed}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_becomes_easy_is_noticed_within_two_dozen_drafts() {
+        for seed in 0..20 {
+            let (mut level, mut noise) = (Level::default(), Noise::new(seed));
+            feed(&mut level, &mut noise, 200, 0.95, 0.15);
+            let hard = level.ratio(1.0, 0.3);
+            feed(&mut level, &mut noise, 24, 0.15, 0.15);
+            let ratio = level.ratio(1.0, 0.3);
+            assert!(ratio < 0.5 * hard, "seed {seed}: {hard} became {ratio}");
+        }
+    }
+
+    #[test]
+    fn one_rejection_after_many_successes_is_no_alarm() {
+        let mut level = Level::default();
+        for _ in 0..200 {
+            level.observe(Duration::ZERO, 0.0, 0.1, DECAY);
+        }
+        let before = level.ratio(1.0, 0.3);
+        level.observe(Duration::ZERO, 1.0, 0.1, DECAY);
+        let after = level.ratio(1.0, 0.3);
+        assert!(
+            after > before && after < before + 0.12,
+            "{before} to {after}"
+        );
+    }
+
+    #[test]
+    fn time_discounts_the_old_but_one_draft_never_decides_alone() {
+        let (mut level, mut noise) = (Level::default(), Noise::new(3));
+        feed(&mut level, &mut noise, 100, 0.2, 0.2);
+        let before = level.ratio(1.0, 0.3);
+        level.observe(Duration::from_secs(3_600), 1.0, 0.2, DECAY);
+        let after = level.ratio(1.0, 0.3);
+        assert!(
+            after > before && after < 1.5 * before,
+            "{before} to {after}"
+        );
     }
 }

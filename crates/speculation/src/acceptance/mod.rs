@@ -70,7 +70,7 @@ const SOURCE_DECAY: Decay = Decay {
 };
 
 /// Expected rejections that a sequence's own record must reach to count as much as its source's.
-const SEQUENCE_PRIOR: f64 = 0.7;
+const SEQUENCE_PRIOR: f64 = 2.0;
 
 /// The same between a source's level and "as the shape says".
 const SOURCE_PRIOR: f64 = 0.3;

@@ -6,7 +6,7 @@ use super::median;
 
 /// Samples kept. More than the tempo looks at: when the machine slows down the tempo must notice before the
 /// cell believes it.
-const KEPT: usize = 41;
+pub(super) const KEPT: usize = 41;
 
 /// Age at which a sample counts half. Costs belong to the machine and move slowly.
 const HALF_LIFE_SECONDS: f64 = 60.0;
@@ -25,6 +25,15 @@ pub(super) struct Cell {
     samples: Vec<Sample>,
     next: usize,
     latest: Duration,
+    usual: Usual,
+}
+
+/// The middle of the samples, as of when it was last asked for: sorting them takes longer than anything else in a step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Usual {
+    /// Seconds at context 0.
+    pub(super) seconds: f64,
+    pub(super) context: f64,
 }
 
 impl Cell {
@@ -33,6 +42,7 @@ impl Cell {
             samples: Vec::with_capacity(KEPT),
             next: 0,
             latest: Duration::ZERO,
+            usual: Usual::default(),
         }
     }
 
@@ -46,15 +56,32 @@ impl Cell {
         self.latest = now;
     }
 
-    /// Seconds at context 0, if each token of context costs `context_slope`.
-    pub(super) fn seconds(&self, context_slope: f64) -> f64 {
+    /// Finds the middle of its samples, if each token of context costs `context_slope`.
+    pub(super) fn refresh(&mut self, context_slope: f64) {
         // However long the context, a part of a step has nothing to do with it.
         const LEAST: f64 = 0.3;
-        median(
-            self.samples
-                .iter()
-                .map(|s| (s.seconds - context_slope * s.context).max(LEAST * s.seconds)),
-        )
+        let seconds = self
+            .samples
+            .iter()
+            .map(|s| (s.seconds - context_slope * s.context).max(LEAST * s.seconds));
+        self.usual = Usual {
+            seconds: median(seconds),
+            context: median(self.samples.iter().map(|s| s.context)),
+        };
+    }
+
+    /// The middle of its samples when it was last refreshed; `None` before.
+    pub(super) fn usual(&self) -> Option<Usual> {
+        (self.usual.seconds > 0.0).then_some(self.usual)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether more samples only replace others.
+    pub(super) fn is_full(&self) -> bool {
+        self.samples.len() >= KEPT
     }
 
     /// Where its samples stand on average: a cell covers up to a quarter of an octave.
@@ -67,10 +94,6 @@ impl Cell {
 
     pub(super) fn is_empty(&self) -> bool {
         self.samples.is_empty()
-    }
-
-    pub(super) fn context(&self) -> f64 {
-        median(self.samples.iter().map(|s| s.context))
     }
 
     /// Samples, discounted by the age of the latest.

@@ -69,6 +69,7 @@ pub struct Costs {
     draft: Surface,
     draft_ratio: f64,
     prefill_row: RunningMedian,
+    catch_up: RunningMedian,
 }
 
 /// A pass of the draft model against a step of the target, until it is measured.
@@ -95,6 +96,7 @@ impl Costs {
             }),
             draft_ratio,
             prefill_row: RunningMedian::default(),
+            catch_up: RunningMedian::default(),
         }
     }
 
@@ -134,6 +136,24 @@ impl Costs {
             .observe(now, sequences, 0, sequences * context, took / passes as f64);
     }
 
+    /// Learns what it took the draft model to read tokens that it had missed.
+    pub fn observe_catch_up(&mut self, tokens: usize, took: Duration) {
+        if tokens > 0 {
+            self.catch_up.push(took.as_secs_f64() / tokens as f64);
+        }
+    }
+
+    /// Seconds for the draft model to read `tokens` tokens before it can draft. Before it was measured: as if eight of
+    /// them took as long as a pass.
+    pub fn catch_up(&self, tokens: usize) -> f64 {
+        const IN_A_PASS: f64 = 8.0;
+        let token = match self.catch_up.median() {
+            0.0 => self.draft_pass(1, 0) / IN_A_PASS,
+            measured => measured,
+        };
+        tokens as f64 * token
+    }
+
     /// Seconds for the target's part of a step.
     pub fn verify(&self, shape: &StepShape) -> f64 {
         self.verify_decoding(shape) + shape.prefill_rows as f64 * self.prefill_row.median()
@@ -159,6 +179,17 @@ impl Costs {
     /// on so noisy a machine: from 1 on it can be relied on.
     pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
         self.verify.evidence(now, shape.sequences, shape.drafted)
+    }
+
+    /// Most drafted tokens whose cost is known for so many sequences, or can be guessed at.
+    pub(crate) fn reach(&self, sequences: usize) -> usize {
+        self.verify.reach(sequences)
+    }
+
+    /// How long ago a step of this very batch and number of drafted tokens was seen.
+    pub fn age(&self, now: Duration, shape: &StepShape) -> Duration {
+        let latest = self.verify.latest(shape.sequences, shape.drafted);
+        now.saturating_sub(latest)
     }
 
     /// Seconds for the target at each number of drafted tokens from 0 to `most`.
@@ -205,12 +236,19 @@ impl RunningMedian {
     }
 }
 
-/// The lower median: an even number of samples, one of them an outlier, must not answer with it.
+/// The lower median of at most [`cell::KEPT`] samples: an even number of them, one of them an outlier, must not answer
+/// with it. 0 when there is none.
 pub(crate) fn median(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = samples.collect();
-    sorted.sort_unstable_by(f64::total_cmp);
-    sorted
-        .get(sorted.len().saturating_sub(1) / 2)
-        .copied()
-        .unwrap_or(0.0)
+    let mut sorted = [0.0; cell::KEPT];
+    let mut count = 0;
+    for (place, sample) in sorted.iter_mut().zip(samples) {
+        *place = sample;
+        count += 1;
+    }
+    let Some(samples) = sorted.get_mut(..count).filter(|_| count > 0) else {
+        return 0.0;
+    };
+    *samples
+        .select_nth_unstable_by((count - 1) / 2, f64::total_cmp)
+        .1
 }

@@ -19,203 +19,12 @@
 //! assert_eq!(best.depths[1], 0);
 //! ```
 
-use super::{Decision, Evidence, Reason};
-use crate::acceptance::{MAX_DEPTH, Survival};
-use crate::confidence::Worth;
-use crate::cost::StepShape;
-use crate::source::Source;
-use crate::step::{Candidate, Step};
+use super::arm::Arm;
+use super::step_costs::StepCosts;
+use crate::acceptance::MAX_DEPTH;
 
-/// What one sequence could draft.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Arm {
-    /// Chance that each position is drafted and accepted.
-    pub survival: Survival,
-    /// Chance that a draft that is planned long enough goes on to the next position; 1 for drafters that never
-    /// stop of themselves.
-    pub goes_on: f64,
-    /// Most tokens.
-    pub limit: usize,
-    /// Whether drafting takes passes of the draft model.
-    pub runs_a_model: bool,
-}
-
-impl Arm {
-    /// From what was measured.
-    pub(super) fn new(evidence: &Evidence, id: u64, source: Source, limit: usize) -> Self {
-        Self {
-            survival: evidence.acceptance.survival(id, source),
-            goes_on: evidence.acceptance.goes_on(source),
-            limit: limit.min(MAX_DEPTH),
-            runs_a_model: source.runs_a_model(),
-        }
-    }
-
-    /// An arm of the draft model whose every position is accepted with the same chance.
-    pub fn geometric(chance: f64, limit: usize) -> Self {
-        let mut survival = [0.0; MAX_DEPTH];
-        let mut product = 1.0;
-        for place in &mut survival {
-            product *= chance;
-            *place = product;
-        }
-        Self {
-            survival,
-            goes_on: 1.0,
-            limit: limit.min(MAX_DEPTH),
-            runs_a_model: true,
-        }
-    }
-
-    /// Rows that a draft of `depth` is expected to have.
-    fn rows(&self, depth: usize) -> f64 {
-        let mut reach = 1.0;
-        (0..depth)
-            .map(|_| {
-                reach *= self.goes_on;
-                reach
-            })
-            .sum()
-    }
-
-    /// Expected tokens of a step with a draft of `depth`.
-    pub(super) fn tokens(&self, depth: usize) -> f64 {
-        1.0 + self.survival.iter().take(depth).sum::<f64>()
-    }
-}
-
-/// Costs of the step that is being planned, in seconds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StepCosts {
-    /// Target, by drafted tokens.
-    verify: Vec<f64>,
-    /// One pass of the draft model, by sequences in it.
-    pass: Vec<f64>,
-}
-
-impl StepCosts {
-    /// From what was measured.
-    pub(super) fn new(step: &Step<'_>, evidence: &Evidence, arms: &[Arm]) -> Self {
-        let sequences = step.candidates.len();
-        let context = step.candidates.iter().map(|c| c.context).sum();
-        let most: usize = arms.iter().map(|arm| arm.limit).sum();
-        let shape = StepShape {
-            sequences,
-            drafted: 0,
-            context,
-            prefill_rows: step.prefill_rows,
-        };
-        let by_model = arms.iter().filter(|arm| arm.runs_a_model).count();
-        let share = context / sequences.max(1);
-        Self {
-            verify: evidence
-                .costs
-                .verify_curve(&shape, most.min(step.row_budget)),
-            pass: (0..=by_model)
-                .map(|n| evidence.costs.draft_pass(n, n * share))
-                .collect(),
-        }
-    }
-
-    /// `base` seconds for a step, `row` of that for each drafted token, `pass` of that for each pass.
-    pub fn linear(sequences: usize, base: f64, row: f64, pass: f64) -> Self {
-        Self {
-            verify: (0..=sequences * MAX_DEPTH)
-                .map(|drafted| base * (1.0 + row * drafted as f64))
-                .collect(),
-            pass: (0..=sequences)
-                .map(|n| if n == 0 { 0.0 } else { base * pass })
-                .collect(),
-        }
-    }
-
-    /// Rows that drafts may add.
-    pub(super) fn most(&self) -> usize {
-        self.verify.len().saturating_sub(1)
-    }
-
-    pub(super) fn verify(&self, drafted: usize) -> f64 {
-        let last = self.verify.last().copied().unwrap_or(0.0);
-        self.verify.get(drafted).copied().unwrap_or(last)
-    }
-
-    /// The same for an expected number.
-    fn verify_about(&self, drafted: f64) -> f64 {
-        let (below, part) = (drafted.floor(), drafted.fract());
-        let below = below as usize;
-        let first = self.verify(below);
-        if part > 0.0 {
-            first + part * (self.verify(below + 1) - first)
-        } else {
-            first
-        }
-    }
-
-    pub(super) fn pass(&self, sequences: usize) -> f64 {
-        let last = self.pass.last().copied().unwrap_or(0.0);
-        self.pass.get(sequences).copied().unwrap_or(last)
-    }
-
-    /// What a token must bring, once it is its turn, where the plan has these depths.
-    pub(super) fn worth(&self, arms: &[Arm], depths: &[usize]) -> Worth {
-        let rows: usize = depths.iter().sum();
-        let planned = rows.clamp(1, self.most().max(1));
-        let drafting = self.pass.len().saturating_sub(1).max(1);
-        let alone = self.pass(1);
-        let more = (self.pass(drafting) - alone) / (drafting - 1).max(1) as f64;
-        Worth {
-            price: self.goodput(arms, depths),
-            row: (self.verify(planned) - self.verify(0)) / planned as f64,
-            pass: (alone - more).max(0.0),
-            more,
-        }
-    }
-
-    /// Seconds of a step with these depths.
-    pub(super) fn seconds(&self, arms: &[Arm], depths: &[usize]) -> f64 {
-        let mut in_pass = [0usize; MAX_DEPTH];
-        let (mut rows, mut goes_on) = (0.0, 0.0f64);
-        for (arm, &depth) in arms.iter().zip(depths) {
-            rows += arm.rows(depth);
-            if !arm.runs_a_model {
-                continue;
-            }
-            goes_on = goes_on.max(arm.goes_on);
-            for count in in_pass.iter_mut().take(depth) {
-                *count += 1;
-            }
-        }
-        // The first pass always runs; each further one if any draft goes on.
-        let mut runs = 1.0;
-        let mut passes = 0.0;
-        for &sequences in in_pass.iter().filter(|&&n| n > 0) {
-            passes += runs * self.pass(sequences);
-            runs *= goes_on;
-        }
-        self.verify_about(rows) + passes
-    }
-
-    /// Expected tokens per second with these depths.
-    pub(super) fn goodput(&self, arms: &[Arm], depths: &[usize]) -> f64 {
-        tokens(arms, depths) / self.seconds(arms, depths).max(f64::MIN_POSITIVE)
-    }
-
-    /// The same, over that without drafts.
-    pub(super) fn speedup(&self, arms: &[Arm], depths: &[usize]) -> f64 {
-        if arms.is_empty() {
-            return 1.0;
-        }
-        let plain = arms.len() as f64 / self.verify(0).max(f64::MIN_POSITIVE);
-        self.goodput(arms, depths) / plain
-    }
-}
-
-pub(super) fn tokens(arms: &[Arm], depths: &[usize]) -> f64 {
-    arms.iter()
-        .zip(depths)
-        .map(|(arm, &depth)| arm.tokens(depth))
-        .sum()
-}
+/// A token that comes less often is never worth its row, on no machine.
+const LEAST_SURVIVAL: f64 = 0.01;
 
 /// Depths and what they promise.
 #[derive(Debug, Clone, PartialEq)]
@@ -236,6 +45,8 @@ struct Item {
     row: f64,
     /// Chance that its pass runs.
     pass: f64,
+    /// What there is to be paid with it besides.
+    begins: f64,
     runs_a_model: bool,
 }
 
@@ -245,7 +56,7 @@ pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
     for (index, arm) in arms.iter().enumerate() {
         let mut reached = 1.0;
         for (position, &survival) in arm.survival.iter().take(arm.limit).enumerate() {
-            if survival <= 0.0 {
+            if survival < LEAST_SURVIVAL {
                 break;
             }
             let pass = reached;
@@ -256,6 +67,7 @@ pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
                 survival,
                 row: reached,
                 pass,
+                begins: if position == 0 { arm.instalment } else { 0.0 },
                 runs_a_model: arm.runs_a_model,
             });
         }
@@ -283,11 +95,18 @@ pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
             tokens += item.survival;
             if let Some(count) = in_pass.get_mut(item.depth).filter(|_| item.runs_a_model) {
                 passes += item.pass * (costs.pass(*count + 1) - costs.pass(*count));
+                passes += item.begins;
                 *count += 1;
             }
-            let goodput = tokens / (costs.verify_about(drafted) + passes).max(f64::MIN_POSITIVE);
+            let seconds = costs.verify_about(drafted) + passes;
+            let goodput = tokens / seconds.max(f64::MIN_POSITIVE);
             if goodput > best_goodput {
                 (best, best_goodput) = ((bound, rows), goodput);
+            }
+            // Even if all that is left came for nothing.
+            let left = (items.len() - rows) as f64;
+            if tokens + left * item.survival < best_goodput * seconds {
+                break;
             }
         }
     }
@@ -309,95 +128,11 @@ fn within(item: &Item, bound: usize) -> bool {
     !item.runs_a_model || item.depth <= bound
 }
 
-/// Who should draft for a sequence: whoever's best draft is worth most at `price`, the tokens per second that
-/// time is worth elsewhere. `None` when nobody can.
-///
-/// A draft's worth is `sum of survivals - price * (time for its rows + its share of passes)`. A lookup costs
-/// no passes, so it wins unless the model is better by what its passes cost: n-gram where it hits, the model
-/// where not, and where both would do, by what was measured of each for this sequence.
-pub fn choose_source(
-    candidate: &Candidate,
-    evidence: &Evidence,
-    shape: &StepShape,
-    price: f64,
-) -> Option<(Source, usize)> {
-    let looked_up = candidate
-        .lookup
-        .map(|found| (Source::Ngram(found.strength), found.length));
-    let by_model = candidate.model.then_some((Source::Model, MAX_DEPTH));
-    let bounded = |(source, limit): (Source, usize)| {
-        let limit = limit.min(candidate.max_depth).min(MAX_DEPTH);
-        (limit > 0).then_some((source, limit))
-    };
-    match (looked_up.and_then(bounded), by_model.and_then(bounded)) {
-        (Some(lookup), Some(model)) => {
-            let worth =
-                |(source, limit)| best_worth(candidate.id, source, limit, evidence, shape, price);
-            Some(if worth(model) > worth(lookup) {
-                model
-            } else {
-                lookup
-            })
-        }
-        (lookup, model) => lookup.or(model),
-    }
-}
-
-fn best_worth(
-    id: u64,
-    source: Source,
-    limit: usize,
-    evidence: &Evidence,
-    shape: &StepShape,
-    price: f64,
-) -> f64 {
-    let sequences = shape.sequences.max(1);
-    let pass = if source.runs_a_model() {
-        evidence.costs.draft_pass(sequences, shape.context) / sequences as f64
-    } else {
-        0.0
-    };
-    let curve = evidence.costs.verify_curve(shape, limit);
-    let plain = curve.first().copied().unwrap_or(0.0);
-    let survival = evidence.acceptance.survival(id, source);
-    let goes_on = evidence.acceptance.goes_on(source);
-    let (mut gained, mut best) = (0.0, 0.0f64);
-    let (mut seconds, mut before, mut reached) = (0.0, plain, 1.0);
-    for (survival, verify) in survival.iter().zip(curve.iter().skip(1)) {
-        gained += survival;
-        seconds += pass * reached;
-        reached *= goes_on;
-        seconds += reached * (verify - before);
-        before = *verify;
-        best = best.max(gained - price * seconds);
-    }
-    best
-}
-
-impl Decision {
-    pub(super) fn of(depths: &[usize], speedup: f64, reason: Reason) -> Self {
-        Self {
-            depth: mean(depths),
-            deepest: depths.iter().copied().max().unwrap_or(0),
-            speedup,
-            reason,
-        }
-    }
-}
-
-pub(super) fn mean(depths: &[usize]) -> f64 {
-    depths.iter().sum::<usize>() as f64 / depths.len().max(1) as f64
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::source::Strength;
-    use crate::step::Lookup;
 
     /// The best of all combinations of depths.
     fn by_force(arms: &[Arm], costs: &StepCosts) -> f64 {
@@ -438,8 +173,7 @@ mod tests {
         #[test]
         fn the_row_budget_is_kept(chance in 0.5f64..0.99, budget in 0usize..20) {
             let arms = [Arm::geometric(chance, 8); 4];
-            let mut costs = StepCosts::linear(4, 0.02, 0.001, 0.01);
-            costs.verify.truncate(budget + 1);
+            let costs = StepCosts::linear(4, 0.02, 0.001, 0.01).bounded(budget);
             prop_assert!(allocate(&arms, &costs).depths.iter().sum::<usize>() <= budget);
         }
     }
@@ -451,64 +185,5 @@ mod tests {
         let heavy = allocate(&arms, &StepCosts::linear(8, 0.02, 0.15, 0.1));
         assert!(light.depths.iter().all(|&depth| depth >= 4));
         assert!(heavy.depths.iter().all(|&depth| depth == 0));
-    }
-
-    #[test]
-    fn auto_takes_lookups_that_hit_and_the_model_where_they_do_not() {
-        let mut evidence = Evidence::default();
-        let found = |strength| {
-            Some(Lookup {
-                length: 8,
-                strength,
-            })
-        };
-        let candidate = |id, strength| Candidate {
-            id,
-            context: 100,
-            max_depth: 8,
-            model: true,
-            lookup: found(strength),
-        };
-        for _ in 0..60 {
-            evidence
-                .acceptance
-                .observe(Duration::ZERO, 1, Source::Model, 4, 3);
-            evidence
-                .acceptance
-                .observe(Duration::ZERO, 1, Source::Ngram(Strength::Strong), 6, 5);
-            evidence
-                .acceptance
-                .observe(Duration::ZERO, 1, Source::Ngram(Strength::Weak), 4, 0);
-        }
-        let shape = StepShape {
-            sequences: 1,
-            context: 100,
-            ..StepShape::default()
-        };
-        let choose = |candidate: &Candidate| {
-            choose_source(candidate, &evidence, &shape, 1.0).map(|(source, _)| source)
-        };
-        let strong = candidate(1, Strength::Strong);
-        assert_eq!(choose(&strong), Some(Source::Ngram(Strength::Strong)));
-        assert_eq!(choose(&candidate(1, Strength::Weak)), Some(Source::Model));
-        assert_eq!(
-            choose(&Candidate {
-                lookup: None,
-                ..strong
-            }),
-            Some(Source::Model)
-        );
-        assert_eq!(
-            choose(&Candidate {
-                max_depth: 0,
-                ..strong
-            }),
-            None
-        );
-        let alone = Candidate {
-            model: false,
-            ..candidate(1, Strength::Weak)
-        };
-        assert_eq!(choose(&alone), Some(Source::Ngram(Strength::Weak)));
     }
 }

@@ -130,3 +130,18 @@ impl fmt::Display for Decision {
         )
     }
 }
+
+impl Decision {
+    pub(super) fn of(depths: &[usize], speedup: f64, reason: Reason) -> Self {
+        Self {
+            depth: mean(depths),
+            deepest: depths.iter().copied().max().unwrap_or(0),
+            speedup,
+            reason,
+        }
+    }
+}
+
+pub(super) fn mean(depths: &[usize]) -> f64 {
+    depths.iter().sum::<usize>() as f64 / depths.len().max(1) as f64
+}

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::allocate::{Arm, StepCosts};
+use super::arm::Arm;
+use super::step_costs::StepCosts;
 use super::{Decision, Evidence, Law, Reason};
 use crate::confidence::Worth;
 use crate::source::Source;

@@ -12,7 +12,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::allocate::{Allocation, Arm, StepCosts};
+use super::allocate::Allocation;
+use super::arm::{Arm, tokens};
+use super::step_costs::StepCosts;
 use crate::source::{SOURCES, Source};
 
 /// Least relative gain for which a depth changes.
@@ -156,7 +158,7 @@ fn stays_behind(
     };
     *place = depth;
     let loss = best.goodput / costs.goodput(arms, &depths) - 1.0;
-    let all = super::allocate::tokens(arms, &depths);
+    let all = tokens(arms, &depths);
     loss * all / arm.tokens(depth) >= MARGIN
 }
 

@@ -10,22 +10,28 @@
 //! costs at a large one, because verifying rows is free only while the step waits for memory.
 
 mod allocate;
+mod arm;
+mod choose;
 mod decision;
+mod explore;
 mod fixed;
 mod goodput;
 mod hold;
 mod probe;
 mod spec;
+mod step_costs;
 mod threshold;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use allocate::{Allocation, Arm, StepCosts, allocate, choose_source};
+pub use allocate::{Allocation, allocate};
+pub use arm::Arm;
 pub use decision::{Decision, Reason};
 pub use fixed::Fixed;
 pub use goodput::Goodput;
 pub use spec::LawSpec;
+pub use step_costs::StepCosts;
 pub use threshold::Threshold;
 
 use crate::acceptance::Acceptance;

@@ -5,15 +5,23 @@
 //! an account that fills with [`BUDGET`] of the time: a probe is made when the account can pay what it is
 //! expected to lose, and is charged what it did lose. A probe that gained pays in. So losses stay below the
 //! budget whatever happens, and where drafts have begun to succeed probes follow each other at once: a
-//! shift is noticed after one probe and believed after a few. What the draft model had to read before a first probe is
-//! most of its price; it is a debt that later income pays, and that keeps all but the sequence waiting that was read for.
+//! shift is noticed after one probe and believed after a few. What the draft model has to read before a first probe is
+//! most of its price and must be there beforehand; what it took beyond is a debt that later income pays, and that keeps
+//! all but the sequence waiting that was read for.
+//!
+//! Lookups and the draft model have an account each: cheap probes of the one would else always be made before the
+//! other's could be paid. What lookups have no use for goes to the draft model.
 //!
 //! Charges are by expected times and real tokens: one slow step would else silence the probes for a minute.
 
 use std::time::Duration;
 
-/// Share of the time that probes may lose.
-const BUDGET: f64 = 0.01;
+use crate::source::DrafterKind;
+use crate::step::Verified;
+
+/// Share of the time that probes of lookups may lose, and those of the draft model: one in a hundred in all.
+const LOOKUPS_BUDGET: f64 = 0.004;
+const MODEL_BUDGET: f64 = 0.006;
 
 /// Least time after a probe that failed, or steps where those are short.
 const AFTER_FAILURE: Pause = Pause {
@@ -27,7 +35,7 @@ const BETWEEN_NEIGHBOURS: Pause = Pause {
     steps: 96,
 };
 
-/// The account holds at most so many of the last probe's price: saved-up probes are worth less than fresh
+/// An account holds at most so many of the dearest probe's price: saved-up probes are worth less than fresh
 /// ones.
 const MOST_SAVED: f64 = 3.0;
 
@@ -41,6 +49,15 @@ struct Pause {
     steps: u64,
 }
 
+impl Pause {
+    fn from(self, now: Duration, step: u64) -> Until {
+        Until {
+            time: now + self.time,
+            step: step + self.steps,
+        }
+    }
+}
+
 /// When a pause is over.
 #[derive(Debug, Clone, Copy, Default)]
 struct Until {
@@ -48,57 +65,98 @@ struct Until {
     step: u64,
 }
 
+impl Until {
+    fn is_over(self, now: Duration, step: u64) -> bool {
+        now >= self.time || step >= self.step
+    }
+}
+
+/// Who probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Probed {
+    /// One sequence drafts deeper than planned.
+    One(u64),
+    /// All together.
+    All,
+}
+
 /// A probe that runs in the present step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pending {
-    /// Who drafts deeper than planned.
-    pub(super) sequence: u64,
-    /// Tokens it was expected to have accepted without the probe.
+    pub(super) who: Probed,
+    /// Whose drafts are tried.
+    pub(super) kind: DrafterKind,
+    /// Tokens they were expected to have accepted without the probe.
     pub(super) usual: f64,
     /// Seconds the probe adds to the step.
     pub(super) seconds: f64,
     /// Tokens per second: what a second is worth.
     pub(super) price: f64,
+    /// Seconds that the draft model is expected to read before.
+    pub(super) read: f64,
 }
 
-/// The account.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Prober {
+/// What may be spent on one kind of drafts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Account {
     seconds: f64,
     /// Seconds that were spent on reading and are not paid yet.
     debt: f64,
+    /// The dearest probe that was asked for since the last one, which included.
+    dearest: f64,
+    rests_until: Until,
+}
+
+impl Account {
+    /// What is beyond its bound comes back.
+    fn pay_in(&mut self, income: f64) -> f64 {
+        let paid = self.debt.min(income);
+        self.debt -= paid;
+        let filled = self.seconds + income - paid;
+        self.seconds = filled.min((MOST_SAVED * self.dearest).max(self.seconds));
+        filled - self.seconds
+    }
+}
+
+/// The accounts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Prober {
+    model: Account,
+    lookups: Account,
     last: Option<Duration>,
     step: u64,
-    rests_until: Until,
     neighbour_after: Until,
     pending: Option<Pending>,
     /// Whose last probe gained.
     promising: Option<u64>,
-    /// Whether anybody probes in the present step.
-    probes: bool,
     turn: usize,
 }
 
 impl Prober {
-    /// Fills the account for the time since the last step.
+    /// Fills the accounts for the time since the last step.
     pub(super) fn accrue(&mut self, now: Duration) {
         self.step += 1;
         let last = self.last.replace(now).unwrap_or(now);
         let passed = now.saturating_sub(last).as_secs_f64().min(LONGEST_STEP);
-        let income = BUDGET * passed;
-        let paid = self.debt.min(income);
-        self.debt -= paid;
-        self.seconds += income - paid;
+        let beyond = self.lookups.pay_in(LOOKUPS_BUDGET * passed);
+        self.model.pay_in(MODEL_BUDGET * passed + beyond);
         // Whatever was not reported did not run.
         self.pending = None;
-        self.probes = false;
     }
 
     /// Whether a probe of this expected loss may run now, by a sequence that is [`Prober::promising`] or by another.
-    pub(super) fn affords(&mut self, now: Duration, loss: f64, promising: bool) -> bool {
-        self.seconds = self.seconds.min(MOST_SAVED * loss.max(0.0));
-        let free = self.is_over(now, self.rests_until) && (promising || self.debt <= 0.0);
-        free && self.seconds >= loss
+    pub(super) fn affords(
+        &mut self,
+        now: Duration,
+        kind: DrafterKind,
+        loss: f64,
+        promising: bool,
+    ) -> bool {
+        let step = self.step;
+        let account = self.account(kind);
+        account.dearest = account.dearest.max(loss);
+        let free = account.rests_until.is_over(now, step) && (promising || account.debt <= 0.0);
+        free && account.seconds >= loss
     }
 
     /// Whose probe gained when it was last tried.
@@ -108,41 +166,34 @@ impl Prober {
 
     /// Whether it is time to look at a neighbour of the best depth.
     pub(super) fn neighbour_is_due(&self, now: Duration) -> bool {
-        self.is_over(now, self.neighbour_after)
+        self.neighbour_after.is_over(now, self.step)
     }
 
-    fn is_over(&self, now: Duration, until: Until) -> bool {
-        now >= until.time || self.step >= until.step
-    }
-
-    fn pause(&self, now: Duration, pause: Pause) -> Until {
-        Until {
-            time: now + pause.time,
-            step: self.step + pause.steps,
-        }
-    }
-
-    /// Starts a probe of one sequence; it is charged when its outcome is known.
+    /// Starts a probe; it is charged when its outcome is known, but for what is read.
     pub(super) fn start(&mut self, now: Duration, pending: Pending) {
-        self.neighbour_after = self.pause(now, BETWEEN_NEIGHBOURS);
+        self.neighbour_after = BETWEEN_NEIGHBOURS.from(now, self.step);
+        let account = self.account(pending.kind);
+        account.seconds -= pending.read;
+        account.dearest = pending.seconds + pending.read;
         self.pending = Some(pending);
-        self.probes = true;
         self.turn = self.turn.wrapping_add(1);
     }
 
     /// Charges a probe whose loss is known beforehand.
-    pub(super) fn spend(&mut self, now: Duration, loss: f64) {
-        self.seconds -= loss;
-        self.probes = true;
-        self.rests_until = self.pause(now, AFTER_FAILURE);
+    pub(super) fn spend(&mut self, now: Duration, kind: DrafterKind, loss: f64) {
+        let rest = AFTER_FAILURE.from(now, self.step);
+        let account = self.account(kind);
+        account.seconds -= loss;
+        account.dearest = loss;
+        account.rests_until = rest;
         self.turn = self.turn.wrapping_add(1);
     }
 
-    /// Charges what the draft model had to read before it could make a probe's draft: after a long time off that is
-    /// most of a probe's price.
+    /// Charges what the draft model had to read before it could make a probe's draft, beyond what was expected.
     pub(super) fn charge(&mut self, catch_up: Duration) {
-        if self.probes {
-            self.debt += catch_up.as_secs_f64();
+        if let Some(pending) = self.pending {
+            let beyond = (catch_up.as_secs_f64() - pending.read).max(0.0);
+            self.account(pending.kind).debt += beyond;
         }
     }
 
@@ -151,17 +202,33 @@ impl Prober {
         self.turn
     }
 
-    /// Settles a probe when its sequence's draft was verified.
-    pub(super) fn settle(&mut self, now: Duration, sequence: u64, accepted: usize) {
-        let Some(pending) = self.pending.take_if(|pending| pending.sequence == sequence) else {
+    /// Settles the probe when its drafts were verified.
+    pub(super) fn settle(&mut self, now: Duration, verified: &[Verified]) {
+        let Some(pending) = self.pending.take() else {
             return;
         };
+        let theirs = verified.iter().filter(|one| match pending.who {
+            Probed::One(sequence) => one.id == sequence,
+            Probed::All => true,
+        });
+        let accepted: usize = theirs.map(|one| one.accepted).sum();
         let gained = (accepted as f64 - pending.usual) / pending.price.max(f64::MIN_POSITIVE);
         let loss = pending.seconds - gained;
-        self.seconds -= loss;
-        self.promising = (loss <= 0.0).then_some(sequence);
+        if let Probed::One(sequence) = pending.who {
+            self.promising = (loss <= 0.0).then_some(sequence);
+        }
+        let rest = AFTER_FAILURE.from(now, self.step);
+        let account = self.account(pending.kind);
+        account.seconds -= loss;
         if loss > 0.0 {
-            self.rests_until = self.pause(now, AFTER_FAILURE);
+            account.rests_until = rest;
+        }
+    }
+
+    fn account(&mut self, kind: DrafterKind) -> &mut Account {
+        match kind {
+            DrafterKind::Model => &mut self.model,
+            DrafterKind::Ngram => &mut self.lookups,
         }
     }
 }
@@ -169,34 +236,58 @@ impl Prober {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
 
-    fn probe(prober: &mut Prober, now: Duration, accepted: usize) -> bool {
-        let loss = 0.004;
+    const LOSS: f64 = 0.004;
+
+    fn probe_of(prober: &mut Prober, now: Duration, kind: DrafterKind, accepted: usize) -> bool {
         let promising = prober.promising().is_some();
-        if !prober.affords(now, loss, promising) {
+        if !prober.affords(now, kind, LOSS, promising) {
             return false;
         }
         let pending = Pending {
-            sequence: 1,
+            who: Probed::One(1),
+            kind,
             usual: 0.0,
-            seconds: loss,
+            seconds: LOSS,
             price: 50.0,
+            read: 0.0,
         };
         prober.start(now, pending);
-        prober.settle(now, 1, accepted);
+        prober.settle(now, &[verified(accepted)]);
         true
+    }
+
+    fn probe(prober: &mut Prober, now: Duration, accepted: usize) -> bool {
+        probe_of(prober, now, DrafterKind::Model, accepted)
+    }
+
+    fn verified(accepted: usize) -> Verified {
+        Verified {
+            id: 1,
+            source: Source::Model,
+            planned: 2,
+            drafted: 2,
+            accepted,
+        }
     }
 
     #[test]
     fn failing_probes_never_cost_more_than_the_budget() {
         let mut prober = Prober::default();
-        let mut lost = 0.0;
+        let mut lost = [0.0; 2];
         for step in 0..5_000u64 {
             let now = Duration::from_millis(20 * step);
             prober.accrue(now);
-            lost += f64::from(u8::from(probe(&mut prober, now, 0))) * 0.004;
+            let kinds = [DrafterKind::Model, DrafterKind::Ngram];
+            for (lost, kind) in lost.iter_mut().zip(kinds) {
+                *lost += f64::from(u8::from(probe_of(&mut prober, now, kind, 0))) * LOSS;
+            }
         }
-        assert!(lost <= 100.0 * BUDGET && lost > 90.0 * BUDGET, "{lost}");
+        let budgets = [100.0 * MODEL_BUDGET, 100.0 * LOOKUPS_BUDGET];
+        for (lost, budget) in lost.into_iter().zip(budgets) {
+            assert!(lost <= budget && lost > 0.9 * budget, "{lost} of {budget}");
+        }
     }
 
     #[test]
@@ -208,32 +299,60 @@ mod tests {
             prober.accrue(now);
             now
         };
+        let now = pass(&mut prober);
+        assert!(!prober.affords(now, DrafterKind::Model, LOSS, false));
         pass(&mut prober);
         let now = pass(&mut prober);
-        assert!(probe(&mut prober, now, 2));
+        assert!(prober.affords(now, DrafterKind::Model, LOSS, false));
+        prober.start(
+            now,
+            Pending {
+                who: Probed::One(1),
+                kind: DrafterKind::Model,
+                usual: 0.0,
+                seconds: LOSS,
+                price: 50.0,
+                read: 0.0,
+            },
+        );
         prober.charge(Duration::from_millis(20));
+        prober.settle(now, &[verified(2)]);
         let now = pass(&mut prober);
-        assert!(!prober.affords(now, 0.004, false));
+        assert!(!prober.affords(now, DrafterKind::Model, LOSS, false));
         assert!(probe(&mut prober, now, 0), "it was read for");
         // Half a second pays five of the twenty milliseconds; the first of them has passed.
         let waits = (0..20)
             .take_while(|_| {
                 let now = pass(&mut prober);
-                !prober.affords(now, 0.004, false)
+                !prober.affords(now, DrafterKind::Model, LOSS, false)
             })
             .count();
         assert_eq!(waits, 2);
     }
 
     #[test]
+    fn a_dear_probe_is_saved_for_though_cheaper_ones_are_asked_for_too() {
+        let mut prober = Prober::default();
+        let dear = 0.05;
+        let mut made = 0;
+        for step in 0..1_000u64 {
+            let now = Duration::from_millis(20 * step);
+            prober.accrue(now);
+            probe_of(&mut prober, now, DrafterKind::Ngram, 0);
+            made += usize::from(prober.affords(now, DrafterKind::Model, dear, false));
+        }
+        assert!(made > 0);
+    }
+
+    #[test]
     fn succeeding_probes_follow_each_other_at_once() {
         let mut prober = Prober::default();
         let mut made = 0;
-        for step in 0..50u64 {
+        for step in 0..80u64 {
             let now = Duration::from_millis(20 * step);
             prober.accrue(now);
             made += usize::from(probe(&mut prober, now, 2));
         }
-        assert!(made >= 25, "{made}");
+        assert!(made >= 40, "{made}");
     }
 }

@@ -20,7 +20,7 @@
 //! use forespeak_speculation::{Candidate, Outcome, Source, Step, Verified};
 //!
 //! let mut law = Threshold::new(Threshold::INTERVAL);
-//! let step = [Candidate { id: 1, context: 9, max_depth: 16, model: true, lookup: None }];
+//! let step = [Candidate { id: 1, context: 9, max_depth: 16, model: true, behind: 0, lookup: None }];
 //! let evidence = Evidence::default();
 //! let mut depth_at = |second, accepted| {
 //!     let now = Duration::from_secs(second);
@@ -31,7 +31,7 @@
 //!     let took = Duration::from_millis(9);
 //!     law.observe(now, &Outcome {
 //!         drafts: &[verified], context: 9, prefill_rows: 0, verify: took, draft: took, passes: drafted,
-//!         pass_rows: drafted, catch_up: Duration::ZERO,
+//!         pass_rows: drafted, catch_up: Duration::ZERO, caught_up: 0, read_along: 0,
 //!     });
 //!     drafted
 //! };
@@ -172,6 +172,7 @@ mod tests {
             context: 10,
             max_depth: 16,
             model: true,
+            behind: 0,
             lookup: None,
         };
         let evidence = Evidence::default();
@@ -196,6 +197,8 @@ mod tests {
                 passes: drafted,
                 pass_rows: drafted,
                 catch_up: Duration::ZERO,
+                caught_up: 0,
+                read_along: 0,
             };
             law.observe(now, &outcome);
         }

@@ -13,14 +13,24 @@ pub struct Machine {
     pub free_row: f64,
     /// Each row beyond, as a share of the step.
     pub row: f64,
+    /// Rows beyond the first so many are computed in groups of so many: one more costs as much as all of the next group.
+    pub panel: usize,
+    /// What each sequence beyond the first costs besides its row, as a share of the step: its attention, its choice.
+    pub sequence: f64,
     /// A pass of the draft model over one sequence, as a share of the step.
     pub pass: f64,
+    /// Reading one token that the draft model has missed, as a share of the step.
+    pub read: f64,
     /// Each further sequence in a pass, as a share of the pass.
     pub pass_row: f64,
     /// Deviation of the logarithm of a step's time.
     pub jitter: f64,
     /// Chance that a step takes ten times as long.
     pub outliers: f64,
+    /// Seconds after which a spell of slow steps begins or ends.
+    pub spell: f64,
+    /// What a step takes then, over what it takes else.
+    pub slow: f64,
 }
 
 impl Machine {
@@ -30,10 +40,15 @@ impl Machine {
         free_rows: 4.0,
         free_row: 0.015,
         row: 0.065,
+        panel: 1,
+        sequence: 0.0,
         pass: 0.12,
+        read: 0.002,
         pass_row: 0.06,
         jitter: 0.05,
         outliers: 0.0,
+        spell: f64::INFINITY,
+        slow: 1.0,
     };
 
     /// The same on a machine that others use too.
@@ -49,23 +64,40 @@ impl Machine {
         free_rows: 2.0,
         free_row: 0.02,
         row: 0.12,
+        panel: 1,
+        sequence: 0.0,
         pass: 0.11,
+        read: 0.002,
         pass_row: 0.1,
         jitter: 0.1,
         outliers: 0.01,
+        spell: f64::INFINITY,
+        slow: 1.0,
     };
 
     /// The bundled pair on two cores, as measured: steps of 0.43 ms out of the processor's cache, where every row
-    /// costs.
+    /// costs, eight rows at a time, and the draft model reads about as slowly as it writes.
     pub const SMALL_MODEL: Self = Self {
         step: 0.000_43,
         free_rows: 1.0,
         free_row: 0.0,
         row: 0.27,
+        panel: 8,
+        sequence: 0.1,
         pass: 0.15,
+        read: 0.08,
         pass_row: 0.3,
         jitter: 0.1,
         outliers: 0.01,
+        spell: f64::INFINITY,
+        slow: 1.0,
+    };
+
+    /// The same beside another tenant of the processor's cache, who comes and goes.
+    pub const SMALL_MODEL_IN_SPELLS: Self = Self {
+        spell: 0.9,
+        slow: 1.35,
+        ..Self::SMALL_MODEL
     };
 
     /// A kernel for which every row costs: speculation loses from a few streams on.
@@ -77,10 +109,17 @@ impl Machine {
 
     /// Mean seconds of the target for `sequences` that drafted `drafted` tokens.
     pub fn verify(&self, sequences: usize, drafted: usize) -> f64 {
-        let rows = (sequences + drafted) as f64;
+        let rows = sequences + drafted;
+        let rows = if rows > self.panel {
+            rows.next_multiple_of(self.panel.max(1))
+        } else {
+            rows
+        };
+        let rows = rows as f64;
         let free = rows.min(self.free_rows) - 1.0;
         let paid = (rows - self.free_rows).max(0.0);
-        self.step * (1.0 + self.free_row * free + self.row * paid)
+        let others = sequences.saturating_sub(1) as f64;
+        self.step * (1.0 + self.free_row * free + self.row * paid + self.sequence * others)
     }
 
     /// Mean seconds of one pass of the draft model.
@@ -89,6 +128,17 @@ impl Machine {
             return 0.0;
         }
         self.step * self.pass * (1.0 + self.pass_row * (sequences - 1) as f64)
+    }
+
+    /// Mean seconds of the draft model to read what it has missed.
+    pub fn read(&self, tokens: usize) -> f64 {
+        self.step * self.read * tokens as f64
+    }
+
+    /// A factor for the times of all steps at a moment.
+    pub fn tempo(&self, at: f64) -> f64 {
+        let slow = (at / self.spell) as u64 % 2 == 1;
+        if slow { self.slow } else { 1.0 }
     }
 
     /// A factor for one step's time.

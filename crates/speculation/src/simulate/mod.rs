@@ -23,5 +23,5 @@ mod world;
 
 pub use machine::Machine;
 pub use noise::Noise;
-pub use text::{Guesses, Text};
+pub use text::{Guesses, Stretches, Text};
 pub use world::{Run, Sight, World};

@@ -30,6 +30,17 @@ pub struct Text {
     pub strength: Strength,
     /// The lookups' chances.
     pub lookup: Guesses,
+    /// Stretches that the draft model finds harder, where there are any.
+    pub hard: Option<Stretches>,
+}
+
+/// Easy and hard stretches of one text, in turns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretches {
+    /// Mean tokens of each.
+    pub length: f64,
+    /// The draft model's chances in the hard ones.
+    pub model: Guesses,
 }
 
 impl Text {
@@ -45,6 +56,24 @@ impl Text {
             first: 0.25,
             fade: 0.9,
         },
+        hard: None,
+    };
+
+    /// A story with easy and hard stretches, as texts are: most guesses fail in runs. On average like [`Text::PROSE`].
+    pub const UNEVEN_PROSE: Self = Self {
+        model: Some(Guesses {
+            first: 0.95,
+            fade: 0.99,
+        }),
+        hard: Some(Stretches {
+            length: 8.0,
+            model: Guesses {
+                first: 0.55,
+                fade: 0.95,
+            },
+        }),
+        hits: 0.0,
+        ..Self::PROSE
     };
 
     /// Answers to questions.
@@ -59,6 +88,7 @@ impl Text {
             first: 0.45,
             fade: 0.95,
         },
+        hard: None,
     };
 
     /// A given text, said again.
@@ -73,6 +103,7 @@ impl Text {
             first: 0.95,
             fade: 0.995,
         },
+        hard: None,
     };
 
     /// Tokens by chance: nothing can be guessed.
@@ -87,6 +118,7 @@ impl Text {
             first: 0.02,
             fade: 0.5,
         },
+        hard: None,
     };
 
     /// As measured with vLLM's draft model: 57, 32, 23, 3, 0, 0 of 84 accepted.
@@ -101,6 +133,7 @@ impl Text {
             first: 0.0,
             fade: 1.0,
         },
+        hard: None,
     };
 
     /// The same text without a draft model.

@@ -14,6 +14,9 @@ use crate::step::{Candidate, Lookup, Outcome, Step, Verified};
 /// Tokens of an answer; then the stream begins another sequence.
 const ANSWER: usize = 256;
 
+/// Tokens of a prompt.
+const PROMPT: usize = 200;
+
 /// Longest lookup.
 const LOOKUP: usize = 12;
 
@@ -100,6 +103,31 @@ struct Stream {
     id: u64,
     emitted: usize,
     context: usize,
+    /// Tokens that the draft model has not read.
+    behind: usize,
+    /// Whether its text is in a hard stretch.
+    hard: bool,
+}
+
+impl Stream {
+    fn new(id: u64, emitted: usize) -> Self {
+        Self {
+            id,
+            emitted,
+            context: PROMPT,
+            behind: PROMPT,
+            hard: false,
+        }
+    }
+
+    /// Goes on by some tokens; says how many the draft model had to read first.
+    fn go_on(&mut self, tokens: usize, by_model: bool) -> usize {
+        let read = if by_model { self.behind } else { 0 };
+        self.behind = if by_model { 0 } else { self.behind + tokens };
+        self.emitted += tokens;
+        self.context += tokens;
+        read
+    }
 }
 
 impl World {
@@ -153,12 +181,8 @@ impl World {
         let mut noise = Noise::new(self.seed);
         let mut next_id = self.streams as u64;
         let mut streams: Vec<Stream> = (0..self.streams)
-            .map(|stream| Stream {
-                id: stream as u64,
-                // Answers end at different times.
-                emitted: stream * ANSWER / self.streams.max(1),
-                context: 200,
-            })
+            // Answers end at different times.
+            .map(|stream| Stream::new(stream as u64, stream * ANSWER / self.streams.max(1)))
             .collect();
         let mut run = Run::default();
         let mut clock = 0.0f64;
@@ -172,14 +196,18 @@ impl World {
             let now = Duration::from_secs_f64(clock);
             let plan = controller.plan(now, &Step::decoding(&candidates));
             let mut verified = Vec::with_capacity(streams.len());
-            let mut tokens = 0;
+            let (mut tokens, mut read) = (0, 0);
             for (index, (stream, draft)) in streams.iter_mut().zip(&plan.drafts).enumerate() {
-                let chances = self.chances(index, clock, draft.source);
+                let text = self.text(index, clock);
+                let chances = chances(&text, draft.source, stream.hard);
                 let accepted = (0..draft.depth)
                     .take_while(|&position| noise.uniform() < chances.at(position))
                     .count();
-                stream.emitted += accepted + 1;
-                stream.context += accepted + 1;
+                let by_model = draft.source == Source::Model && draft.depth > 0;
+                read += stream.go_on(accepted + 1, by_model);
+                stream.hard = text.hard.is_some_and(|hard| {
+                    stream.hard != (noise.uniform() * hard.length < (accepted + 1) as f64)
+                });
                 tokens += accepted + 1;
                 verified.push(Verified {
                     id: stream.id,
@@ -193,10 +221,13 @@ impl World {
             let by_model = verified.iter().filter(|v| v.source == Source::Model);
             let passes = by_model.clone().map(|v| v.drafted).max().unwrap_or(0);
             let pass_rows = by_model.map(|v| v.drafted).sum();
-            mean_clock += verify + draft;
+            let tempo = self.machine.tempo(clock);
+            let (verify, draft) = (verify * tempo, draft * tempo);
+            let catch_up = self.machine.read(read) * tempo;
+            mean_clock += verify + draft + catch_up;
             let verify = verify * self.machine.unevenness(&mut noise);
             let draft = draft * self.machine.unevenness(&mut noise);
-            clock += verify + draft;
+            clock += verify + draft + catch_up;
             controller.observe(
                 Duration::from_secs_f64(clock),
                 &Outcome {
@@ -207,16 +238,14 @@ impl World {
                     draft: Duration::from_secs_f64(draft),
                     passes,
                     pass_rows,
-                    catch_up: Duration::ZERO,
+                    catch_up: Duration::from_secs_f64(catch_up),
+                    caught_up: read,
+                    read_along: 0,
                 },
             );
             for stream in streams.iter_mut().filter(|s| s.emitted >= ANSWER) {
                 controller.forget(stream.id);
-                *stream = Stream {
-                    id: next_id,
-                    emitted: 0,
-                    context: 200,
-                };
+                *stream = Stream::new(next_id, 0);
                 next_id += 1;
             }
             run.tokens += tokens;
@@ -240,22 +269,11 @@ impl World {
             context: stream.context,
             max_depth: 16,
             model: text.model.is_some(),
+            behind: stream.behind,
             lookup: hit.then_some(Lookup {
                 length: LOOKUP,
                 strength: text.strength,
             }),
-        }
-    }
-
-    fn chances(&self, stream: usize, at: f64, source: Source) -> Guesses {
-        let text = self.text(stream, at);
-        let nothing = Guesses {
-            first: 0.0,
-            fade: 0.0,
-        };
-        match source {
-            Source::Model => text.model.unwrap_or(nothing),
-            Source::Ngram(_) => text.lookup,
         }
     }
 
@@ -273,5 +291,19 @@ impl World {
             })
             .sum::<f64>();
         (verify, draft)
+    }
+}
+
+fn chances(text: &Text, source: Source, hard: bool) -> Guesses {
+    let nothing = Guesses {
+        first: 0.0,
+        fade: 0.0,
+    };
+    match source {
+        Source::Model => {
+            let stretch = text.hard.filter(|_| hard).map(|hard| hard.model);
+            stretch.or(text.model).unwrap_or(nothing)
+        }
+        Source::Ngram(_) => text.lookup,
     }
 }

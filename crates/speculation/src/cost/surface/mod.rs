@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::cell::{Cell, Sample};
+use super::cell::{Cell, Sample, Usual};
 pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
 use super::table::Table;
@@ -13,8 +13,17 @@ use super::{MEDIAN_OF, RunningMedian};
 /// longest unused goes when there are more.
 const MAX_CELLS: usize = 128;
 
-/// Samples after which the table is made anew. It costs tens of microseconds.
+/// Samples after which the table is made anew: of a cell that still fills, and of one that is full. It costs tens of
+/// microseconds, and one sample of a full cell in so many changes little. The first samples of a cell are seen at once:
+/// an error that is believed for eight steps is dear where it makes them long.
 const REFRESH_EVERY: usize = 8;
+const REFRESH_FULL_EVERY: usize = 32;
+const REFRESH_FIRST: usize = 4;
+
+/// Rows, over those that were ever seen of a batch, whose cost may be guessed at. A guess that is wrong is then wrong for
+/// a step that is twice as long, and not for one that is ten times as long.
+const REACH: usize = 2;
+const FIRST_ROWS: usize = 4;
 
 /// A cell must hold so many samples before its deviations speak for the machine's tempo: the error of a young
 /// cell, taken for a change of tempo, would never be corrected.
@@ -52,6 +61,10 @@ const FIRST_SPREAD: f64 = 0.1;
 const SPREAD_RATE: f64 = 0.02;
 const LARGEST_DISTANCE: f64 = 0.5;
 
+/// Depth of drafts at which the prior is held against what small ones cost, and the samples that it is worth there.
+const FAR: f64 = 4.0;
+const FAR_WEIGHT: f64 = 0.5;
+
 /// Relative deviation at which a median counts as known.
 const KNOWN_WITHIN: f64 = 0.06;
 
@@ -64,7 +77,7 @@ const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
 /// The tempo follows only what is off by more than this factor, and more than the samples' own spread. If it
 /// followed every tremor, cells visited at different times would drift apart.
 const TEMPO_MARGIN: f64 = 1.06;
-const TEMPO_SPREADS: f64 = 2.5;
+const TEMPO_SPREADS: f64 = 1.2;
 
 /// Learns and answers.
 #[derive(Debug, Clone)]
@@ -82,6 +95,8 @@ pub(crate) struct Surface {
     plane: Plane,
     table: Table,
     samples: usize,
+    /// Samples since the table was made.
+    unseen: usize,
 }
 
 /// Decayed regression of deviations within cells on deviations of context.
@@ -121,6 +136,7 @@ impl Surface {
             plane: Plane::unit(prior),
             table: Table::default(),
             samples: 0,
+            unseen: 0,
         }
     }
 
@@ -153,15 +169,19 @@ impl Surface {
             self.make_room();
         }
         let cell = self.cells.entry(key).or_insert_with(Cell::new);
-        if cell.evidence(now) >= TRUSTED {
-            let usual = cell.seconds(slope);
+        let usual = cell.usual().filter(|_| cell.evidence(now) >= TRUSTED);
+        if let Some(Usual {
+            seconds: usual,
+            context: usual_context,
+        }) = usual
+        {
             let beat = (seconds - slope * context * tempo).max(LEAST_SHARE * seconds) / usual;
             self.beats.push(beat);
             // Slow, so that a change of tempo is not taken for noise before it is noticed.
             let distance = (beat / tempo).ln().abs().min(LARGEST_DISTANCE);
             self.spread += SPREAD_RATE * (distance - self.spread);
             let deviation = (sample - slope * context - usual).clamp(-0.5 * usual, 0.5 * usual);
-            let off = context - cell.context();
+            let off = context - usual_context;
             self.context.push(deviation + slope * off, off);
         }
         if self.unsettled == 0 {
@@ -173,10 +193,16 @@ impl Surface {
             };
             cell.push(now, sample);
         }
+        let often = match cell.len() {
+            ..=REFRESH_FIRST => 1,
+            _ if cell.is_full() => REFRESH_FULL_EVERY,
+            _ => REFRESH_EVERY,
+        };
         self.follow_tempo();
         self.samples += 1;
+        self.unseen += 1;
         if self.samples <= REFRESH_EVERY
-            || self.samples.is_multiple_of(REFRESH_EVERY)
+            || self.unseen >= often
             || !self.table.covers(batch, drafted)
         {
             self.refresh(now);
@@ -197,6 +223,21 @@ impl Surface {
         self.cells
             .get(&(bucket(batch.max(1)), bucket(drafted)))
             .map_or(0.0, |cell| cell.evidence(now) / needed)
+    }
+
+    /// Most rows whose cost is known, or can be guessed at, for a batch: a few for each sequence to begin with.
+    pub(super) fn reach(&self, batch: usize) -> usize {
+        let batch = batch.max(1);
+        let row = bucket(batch);
+        let seen = self.cells.range((row, 0)..(row + 1, 0)).next_back();
+        let seen = seen.map_or(0, |(&(_, drafted), _)| drafted);
+        REACH * seen.max(FIRST_ROWS + batch / 2)
+    }
+
+    /// When something was last seen at this very place.
+    pub(super) fn latest(&self, batch: usize, drafted: usize) -> Duration {
+        let cell = self.cells.get(&(bucket(batch.max(1)), bucket(drafted)));
+        cell.map_or(Duration::ZERO, Cell::latest)
     }
 
     /// Seconds at tempo 1 and context 0.
@@ -224,22 +265,24 @@ impl Surface {
     }
 
     fn refresh(&mut self, now: Duration) {
+        self.unseen = 0;
         let slope = self.context.value();
         let points: Vec<Point> = self
             .cells
-            .values()
+            .values_mut()
             .filter(|cell| !cell.is_empty())
-            .map(|cell| {
+            .filter_map(|cell| {
+                cell.refresh(slope);
                 let (batch, drafted) = cell.place();
-                Point {
+                Some(Point {
                     batch,
                     drafted,
-                    seconds: cell.seconds(slope).max(LEAST_SECONDS),
+                    seconds: cell.usual()?.seconds.max(LEAST_SECONDS),
                     weight: cell.evidence(now),
-                }
+                })
             })
             .collect();
-        self.plane = Plane::fit(&points, self.prior);
+        self.plane = Plane::fit(&self.with_far_ones(&points), self.prior);
         let plane = self.plane;
         // The batches that were seen, and one above: in between is interpolated.
         let mut batches: Vec<usize> = self.cells.keys().map(|&(batch, _)| batch).collect();
@@ -253,6 +296,26 @@ impl Surface {
         self.table = Table::new(batches, drafted, |b, d| {
             corrected(&plane, &points, noise, b, d)
         });
+    }
+
+    /// The measured points, and for every batch of which only small drafts were measured what the prior makes of large
+    /// ones. A few rows say little about many: where rows are computed in groups the first one more costs as much as
+    /// the seven behind it, and a plane through it would forbid all.
+    fn with_far_ones(&self, points: &[Point]) -> Vec<Point> {
+        let unit = Plane::unit(self.prior);
+        let mut all = points.to_vec();
+        for plain in points.iter().filter(|point| point.drafted == 0.0) {
+            let drafted = FAR * plain.batch;
+            let batch = plain.batch;
+            let ratio = unit.at(batch, drafted) / unit.at(batch, 0.0);
+            all.push(Point {
+                batch,
+                drafted,
+                seconds: plain.seconds * ratio,
+                weight: FAR_WEIGHT,
+            });
+        }
+        all
     }
 
     fn make_room(&mut self) {
@@ -310,142 +373,4 @@ fn grid(first: usize, last: usize) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simulate::Noise;
-    use proptest::prelude::*;
-
-    const PRIOR: Prior = Prior {
-        batch_slope: 0.1,
-        drafted_slope: 0.1,
-    };
-
-    fn truth(batch: usize, drafted: usize) -> f64 {
-        // Rows are free up to four, then cost; sequences cost a little each.
-        let rows = (batch + drafted) as f64;
-        0.010 + 0.0008 * (rows - 4.0).max(0.0) + 0.0002 * batch as f64
-    }
-
-    fn learn(surface: &mut Surface, noise: &mut Noise, steps: usize, depths: &[usize], slow: f64) {
-        for step in 0..steps {
-            let batch = [1, 4, 8][step / 20 % 3];
-            let drafted = batch * depths[(noise.uniform() * depths.len() as f64) as usize];
-            let mut seconds = truth(batch, drafted) * slow * (0.1 * noise.normal()).exp();
-            if noise.uniform() < 0.03 {
-                seconds *= 10.0;
-            }
-            let now = Duration::from_millis(20 * step as u64);
-            surface.observe(now, batch, drafted, 0, seconds);
-        }
-    }
-
-    #[test]
-    fn noisy_steps_with_outliers_give_good_ratios() {
-        let mut surface = Surface::new(PRIOR);
-        learn(&mut surface, &mut Noise::new(1), 1_500, &[0, 1, 2, 4], 1.0);
-        for batch in [1, 4, 8] {
-            for depth in 1..=5 {
-                let drafted = depth * batch;
-                let found = surface.at(batch, drafted, 0) / surface.at(batch, 0, 0);
-                let true_ratio = truth(batch, drafted) / truth(batch, 0);
-                assert!(
-                    (found / true_ratio - 1.0).abs() < 0.12,
-                    "batch {batch}, depth {depth}: {found} for {true_ratio}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_slow_minute_changes_times_and_not_ratios() {
-        let mut surface = Surface::new(PRIOR);
-        let mut noise = Noise::new(2);
-        learn(&mut surface, &mut noise, 1_200, &[0, 2, 4], 1.0);
-        let before = surface.at(4, 8, 0) / surface.at(4, 0, 0);
-        // Only depth 2 runs while everything takes twice as long.
-        for step in 0..200 {
-            let seconds = 2.0 * truth(4, 8) * (0.1 * noise.normal()).exp();
-            surface.observe(Duration::from_millis(24_000 + 20 * step), 4, 8, 0, seconds);
-        }
-        let after = surface.at(4, 8, 0) / surface.at(4, 0, 0);
-        assert!((surface.at(4, 8, 0) / truth(4, 8) - 2.0).abs() < 0.25);
-        assert!(
-            (after / before - 1.0).abs() < 0.1,
-            "{before} became {after}"
-        );
-    }
-
-    #[test]
-    fn a_growing_context_is_not_blamed_on_the_depth() {
-        let mut surface = Surface::new(PRIOR);
-        let mut noise = Noise::new(9);
-        let seconds = |drafted: usize, context: usize| {
-            0.010 + 0.0005 * drafted as f64 + 2e-6 * context as f64
-        };
-        for step in 0..3_000usize {
-            let drafted = [0, 4][step % 2];
-            let context = (step * 7) % 6_000;
-            let took = seconds(drafted, context) * (0.05 * noise.normal()).exp();
-            surface.observe(
-                Duration::from_millis(10 * step as u64),
-                1,
-                drafted,
-                context,
-                took,
-            );
-        }
-        for (drafted, context) in [(0, 500), (4, 500), (0, 5_500), (4, 5_500)] {
-            let found = surface.at(1, drafted, context);
-            let exact = seconds(drafted, context);
-            assert!(
-                (found / exact - 1.0).abs() < 0.15,
-                "{drafted} {context}: {found} for {exact}"
-            );
-        }
-    }
-
-    /// Steps of a nanosecond, steps of an hour (a stopped process), contexts that jump.
-    fn wild_step() -> impl Strategy<Value = (usize, usize, usize, f64)> {
-        (1usize..40, 0usize..64, 0usize..200_000, -9.0f64..4.0).prop_map(
-            |(batch, drafted, context, exponent)| (batch, drafted, context, 10f64.powf(exponent)),
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn no_measurement_can_poison_the_costs(
-            steps in proptest::collection::vec((wild_step(), 1usize..60), 1..12),
-        ) {
-            let mut surface = Surface::new(PRIOR);
-            let mut now = Duration::ZERO;
-            for ((batch, drafted, context, seconds), times) in steps {
-                for _ in 0..times {
-                    now += Duration::from_millis(10);
-                    surface.observe(now, batch, drafted, context, seconds);
-                    let cost = surface.at(batch, drafted, context);
-                    prop_assert!(cost.is_finite() && cost > 0.0, "{cost}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn cells_are_bounded_and_nothing_measured_is_still_answered() {
-        let mut surface = Surface::new(PRIOR);
-        assert!(surface.at(3, 7, 100) > surface.at(3, 0, 100));
-        for step in 0..2_000usize {
-            let now = Duration::from_millis(step as u64);
-            surface.observe(now, 1 + step % 100, step % 64, 10, 0.01);
-        }
-        assert!(surface.cells.len() <= MAX_CELLS);
-    }
-
-    #[test]
-    fn buckets_are_ordered_and_fine_enough() {
-        for x in 1..2_000usize {
-            assert!(bucket(x) >= x && bucket(x) as f64 <= x as f64 * 1.26, "{x}");
-            assert!(bucket(x) <= bucket(x + 1));
-            assert_eq!(bucket(bucket(x)), bucket(x));
-        }
-    }
-}
+mod tests;
