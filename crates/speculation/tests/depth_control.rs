@@ -172,8 +172,9 @@ fn every_stream_gets_the_depth_of_its_own_text() {
     }
 }
 
-/// Mean depth two to four seconds after each shift against that when all is settled, over runs with other luck.
-fn assert_settles(runs: &[Run], shift: f64, phases: usize) {
+/// Mean depth two to four seconds after each shift against that when all is settled, over some runs. Next to the best depth
+/// lie others that are as good within the margin, so it may differ by a part of it or by so many.
+fn assert_settles(runs: &[Run], shift: f64, phases: usize, (part, depths): (f64, f64)) {
     let mean = |from, to| {
         let depths = runs.iter().map(|run| run.depth_between(from, to));
         depths.sum::<f64>() / runs.len() as f64
@@ -182,8 +183,7 @@ fn assert_settles(runs: &[Run], shift: f64, phases: usize) {
         let start = phase as f64 * shift;
         let soon = mean(start + 2.0, start + 4.0);
         let settled = mean(start + 0.5 * shift, start + shift);
-        // Next to the best depth lie others that are as good within the margin.
-        let tolerance = (0.3 * settled).max(1.0);
+        let tolerance = (part * settled).max(depths);
         assert!(
             (soon - settled).abs() <= tolerance,
             "phase {phase}: {soon} two seconds after the shift, {settled} later"
@@ -200,7 +200,10 @@ fn depth_settles_within_two_seconds_of_a_shift() {
             World { seed, ..world }.run(LawSpec::Goodput, 160.0)
         };
         let runs: Vec<Run> = (1..=6).map(run).collect();
-        assert_settles(&runs, 20.0, 8);
+        // One run may be unlucky, all of them together may not.
+        assert_settles(&runs, 20.0, 8, (0.3, 1.0));
+        let one = World::shifting(machine, &texts, 20.0, streams).run(LawSpec::Goodput, 160.0);
+        assert_settles(&[one], 20.0, 8, (0.35, 1.25));
     }
 }
 
