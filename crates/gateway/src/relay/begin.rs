@@ -72,7 +72,7 @@ pub(super) async fn find_worker(
         let total = timeouts.total(request.survey.max_tokens, inter_token(&worker));
         let end = (Instant::now() + total).min(request.ask.deadline);
         let mut watch = Watch::new(&request.model, &worker, request.survey.stream, end);
-        let tried = attempt(relay, timeouts, &worker, &order, &mut watch).await;
+        let tried = attempt(&relay.idle, timeouts, &worker, &order, &mut watch).await;
         let problem = match tried {
             Ok(reply) => match accept(&mut placement, reply) {
                 Ok(Reply { head, first, flow }) => {

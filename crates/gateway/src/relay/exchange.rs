@@ -1,20 +1,18 @@
 //! One attempt at one worker, up to the first piece of its answer.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fleet::observe::orca;
 use fleet::{Fault, Worker};
-use futures_util::FutureExt;
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::{Body, Incoming};
 use protocol::headers;
 use protocol::survey::Pieces;
 
-use super::Relay;
 use super::idle::IdleWires;
 use super::outgoing::Outgoing;
 use super::timing::{Lost, RelayTimeouts, Watch};
@@ -77,13 +75,12 @@ impl Flow {
 
 /// Sends the order and waits for the first piece of the answer.
 pub(super) async fn attempt(
-    relay: &Relay,
+    idle: &Arc<IdleWires>,
     timeouts: &RelayTimeouts,
     worker: &Arc<Worker>,
     order: &Order<'_>,
     watch: &mut Watch,
 ) -> Result<Reply, Lost> {
-    let idle = &relay.idle;
     let address = worker.spec().url.authority();
     if let Some(wire) = idle.take(address) {
         match converse(idle, worker, order, wire, watch).await {
@@ -92,12 +89,9 @@ pub(super) async fn attempt(
             other => return other,
         }
     }
-    let turn = relay.openings.turn(address).map(Ok);
-    let turn = unless_lost(pin!(turn), watch).await?;
     let wire = Wire::open(&worker.spec().url, timeouts.connect)
         .await
         .map_err(Lost::Fault)?;
-    drop(turn);
     converse(idle, worker, order, wire, watch).await
 }
 
@@ -110,8 +104,12 @@ async fn converse(
 ) -> Result<Reply, Lost> {
     let request = request(worker, order).map_err(Lost::Fault)?;
     let response: Response<Incoming> = {
-        let exchange = pin!(wire.exchange(request));
-        unless_lost(exchange, watch).await?
+        let mut exchange = pin!(wire.exchange(request));
+        poll_fn(|cx| match exchange.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(answer.map_err(Lost::Fault)),
+            Poll::Pending => watch.poll(cx).map(Err),
+        })
+        .await?
     };
     let (head, answer) = response.into_parts();
     let mut flow = Flow {
@@ -122,25 +120,16 @@ async fn converse(
     };
     // The head of a stream comes before the worker has computed anything: as long as there is no piece of
     // it, another worker can take over unnoticed.
-    let first = poll_fn(|cx| flow.poll_piece(cx).map(Option::transpose));
-    let first = unless_lost(pin!(first), watch).await?;
+    let first = poll_fn(|cx| match flow.poll_piece(cx) {
+        Poll::Ready(piece) => Poll::Ready(piece.transpose().map_err(Lost::Fault)),
+        Poll::Pending => watch.poll(cx).map(Err),
+    })
+    .await?;
     watch.heard(tokio::time::Instant::now());
     if flow.is_over() {
         flow.give_back();
     }
     Ok(Reply { head, first, flow })
-}
-
-/// Waits as long as waiting makes sense.
-async fn unless_lost<T>(
-    mut awaited: Pin<&mut impl Future<Output = Result<T, Broken>>>,
-    watch: &mut Watch,
-) -> Result<T, Lost> {
-    poll_fn(|cx| match awaited.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(done.map_err(Lost::Fault)),
-        Poll::Pending => watch.poll(cx).map(Err),
-    })
-    .await
 }
 
 fn request(worker: &Worker, order: &Order<'_>) -> Result<Request<Outgoing>, Broken> {

@@ -3,7 +3,6 @@
 //! ```text
 //! begin     place -> attempt -> first piece, or the next worker     (retries within a budget)
 //!   idle, wire   a connection, kept or new, driven by whoever waits
-//!   openings     how many are new at a time
 //!   exchange     one attempt at one worker
 //!   timing       how long to wait, and for whom it is pointless
 //! answer    the pieces on their way to the client
@@ -21,7 +20,6 @@ mod budget;
 mod exchange;
 mod idle;
 mod metrics;
-mod openings;
 mod outgoing;
 mod resume;
 mod tap;
@@ -39,12 +37,10 @@ pub use timing::RelayTimeouts;
 
 use idle::IdleWires;
 pub(crate) use metrics::RelayMetrics;
-use openings::Openings;
 
 /// What all relayed requests share.
 #[derive(Default)]
 pub(crate) struct Relay {
     idle: Arc<IdleWires>,
-    openings: Openings,
     pub(crate) metrics: RelayMetrics,
 }
