@@ -35,6 +35,7 @@ fn main() -> ExitCode {
             LogFormat::default()
         }
     });
+    machine::allow_many_files();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {

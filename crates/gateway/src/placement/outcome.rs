@@ -16,6 +16,8 @@ pub enum Outcome {
     ClientLeft,
     /// Its time was up.
     Deadline,
+    /// It never left this process, which is held against no worker.
+    NotSent,
 }
 
 /// What a worker's answer says about itself; nothing where it does not.

@@ -142,7 +142,7 @@ impl Placement {
                     attempt.answered(status.as_u16(), false, now);
                 }
             }
-            Outcome::ClientLeft | Outcome::Deadline => {}
+            Outcome::ClientLeft | Outcome::Deadline | Outcome::NotSent => {}
         }
     }
 

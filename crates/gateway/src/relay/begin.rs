@@ -11,7 +11,7 @@ use protocol::{ApiError, ErrorKind, headers};
 use tokio::time::Instant;
 
 use super::Relay;
-use super::exchange::{Flow, Order, Reply, attempt};
+use super::exchange::{Failed, Flow, Order, Reply, attempt};
 use super::timing::{Lost, Watch, inter_token};
 use crate::placement::{Outcome, Placement, refusal_error};
 use crate::stages::{Prepared, SoFar};
@@ -86,7 +86,7 @@ pub(super) async fn find_worker(
                 }
                 Err(problem) => problem,
             },
-            Err(Lost::Fault(broken)) => {
+            Err(Failed::Lost(Lost::Fault(broken))) => {
                 tracing::warn!(
                     id = &*request.id,
                     worker = worker.name(),
@@ -100,9 +100,21 @@ pub(super) async fn find_worker(
                     "the model's worker failed; try again",
                 )
             }
-            Err(Lost::Deadline) => {
+            Err(Failed::Lost(Lost::Deadline)) => {
                 placement.settle(Outcome::Deadline);
                 return Err(out_of_time());
+            }
+            Err(Failed::NoDescriptors(error)) => {
+                tracing::warn!(
+                    id = &*request.id,
+                    %error,
+                    "no connection to a worker for want of file descriptors: allow this process more of them (ulimit -n)"
+                );
+                placement.settle(Outcome::NotSent);
+                return Err(ApiError::new(
+                    ErrorKind::Unavailable,
+                    "the gateway has as many connections open as it may; try again later",
+                ));
             }
         };
         relay.metrics.failed_attempts.inc();

@@ -16,7 +16,7 @@ use protocol::survey::Pieces;
 use super::idle::IdleWires;
 use super::outgoing::Outgoing;
 use super::timing::{Lost, RelayTimeouts, Watch};
-use super::wire::{Broken, Wire};
+use super::wire::{Broken, NotOpened, Wire};
 
 /// What is asked of a worker.
 pub(super) struct Order<'a> {
@@ -73,6 +73,30 @@ impl Flow {
     }
 }
 
+/// Why an attempt came to nothing.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// There was nothing to wait for, or not any longer.
+    Lost(Lost),
+    /// This process has as many files open as it may: no worker's fault, and no other could be asked.
+    NoDescriptors(std::io::Error),
+}
+
+impl From<Lost> for Failed {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
+    }
+}
+
+impl From<NotOpened> for Failed {
+    fn from(not_opened: NotOpened) -> Self {
+        match not_opened {
+            NotOpened::Broken(broken) => Self::Lost(Lost::Fault(broken)),
+            NotOpened::NoDescriptors(error) => Self::NoDescriptors(error),
+        }
+    }
+}
+
 /// Sends the order and waits for the first piece of the answer.
 pub(super) async fn attempt(
     idle: &Arc<IdleWires>,
@@ -80,19 +104,17 @@ pub(super) async fn attempt(
     worker: &Arc<Worker>,
     order: &Order<'_>,
     watch: &mut Watch,
-) -> Result<Reply, Lost> {
+) -> Result<Reply, Failed> {
     let address = worker.spec().url.authority();
     if let Some(wire) = idle.take(address) {
         match converse(idle, worker, order, wire, watch).await {
             // It was closed while it lay idle, which says nothing about the worker.
             Err(Lost::Fault(broken)) if broken.fault == Fault::Reset => {}
-            other => return other,
+            other => return Ok(other?),
         }
     }
-    let wire = Wire::open(&worker.spec().url, timeouts.connect)
-        .await
-        .map_err(Lost::Fault)?;
-    converse(idle, worker, order, wire, watch).await
+    let wire = Wire::open(&worker.spec().url, timeouts.connect).await?;
+    Ok(converse(idle, worker, order, wire, watch).await?)
 }
 
 async fn converse(

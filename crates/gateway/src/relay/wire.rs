@@ -16,6 +16,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
 
 use super::outgoing::Outgoing;
@@ -42,6 +43,29 @@ impl Broken {
     }
 }
 
+/// Why there is no connection to a worker.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    /// The worker's fault.
+    Broken(Broken),
+    /// Ours: no file descriptor is left.
+    NoDescriptors(std::io::Error),
+}
+
+impl From<Broken> for NotOpened {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+/// Whether this process, or its machine, has as many files open as it may.
+fn is_want_of_descriptors(error: &std::io::Error) -> bool {
+    let wants = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| wants.contains(&code))
+}
+
 impl From<hyper::Error> for Broken {
     fn from(error: hyper::Error) -> Self {
         let fault = if error.is_parse() {
@@ -64,7 +88,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Connects.
-    pub(super) async fn open(url: &WorkerUrl, within: Duration) -> Result<Self, Broken> {
+    pub(super) async fn open(url: &WorkerUrl, within: Duration) -> Result<Self, NotOpened> {
         let connecting = async {
             let stream = if url.port().is_some() {
                 TcpStream::connect(url.authority()).await
@@ -77,12 +101,16 @@ impl Wire {
         };
         let stream = match tokio::time::timeout(within, connecting).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(Broken::new(Fault::Unreachable, error)),
-            Err(_) => return Err(Broken::new(Fault::Unreachable, "no connection in time")),
+            Ok(Err(error)) if is_want_of_descriptors(&error) => {
+                return Err(NotOpened::NoDescriptors(error));
+            }
+            Ok(Err(error)) => return Err(Broken::new(Fault::Unreachable, error).into()),
+            Err(_) => return Err(Broken::new(Fault::Unreachable, "no connection in time").into()),
         };
         let mut builder = http1::Builder::new();
         builder.max_buf_size(READ_BUFFER_BYTES);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        let handshake = builder.handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(Broken::from)?;
         Ok(Self {
             sender,
             connection: Some(Box::pin(connection)),
@@ -152,5 +180,25 @@ fn drive(connection: &mut Option<Pin<Box<Driven>>>, cx: &mut Context<'_>) {
         && running.as_mut().poll(cx).is_ready()
     {
         *connection = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_want_of_descriptors_is_no_fault_of_a_worker() {
+        for (error, is_ours) in [
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::CONNREFUSED, false),
+        ] {
+            let error = io::Error::from_raw_os_error(error.raw_os_error());
+            assert_eq!(is_want_of_descriptors(&error), is_ours, "{error}");
+        }
+        let timed_out = io::Error::from(io::ErrorKind::TimedOut);
+        assert!(!is_want_of_descriptors(&timed_out));
     }
 }

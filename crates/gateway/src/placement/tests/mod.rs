@@ -136,6 +136,7 @@ async fn a_placement_gives_everything_back_however_it_ends() {
         Some(Outcome::ClientFault(StatusCode::BAD_REQUEST)),
         Some(Outcome::ClientLeft),
         Some(Outcome::Deadline),
+        Some(Outcome::NotSent),
     ];
     for outcome in outcomes {
         let mut placement = pool.place(&ask("t", 100), &[]).await.unwrap();
