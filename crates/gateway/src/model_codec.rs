@@ -18,6 +18,7 @@ pub struct ModelCodec {
 impl ModelCodec {
     /// A model without a template answers completions only.
     pub fn new(tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Self {
+        tokenizer.make_ready();
         Self {
             tokenizer,
             template,

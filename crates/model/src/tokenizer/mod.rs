@@ -103,6 +103,13 @@ impl Tokenizer {
         self.encode_whole(text, specials)
     }
 
+    /// Makes now what is otherwise made for the first text: with a large vocabulary it takes so long that somebody would
+    /// wait for it.
+    pub fn make_ready(&self) {
+        self.words();
+        self.seams.get_or_init(|| Seams::of(&self.parsing));
+    }
+
     fn words(&self) -> Option<&Words> {
         let made = self.words.get_or_init(|| Words::of(&self.parsing));
         made.as_ref()
