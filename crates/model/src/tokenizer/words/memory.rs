@@ -29,20 +29,11 @@ pub(super) struct Memory {
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Place {
+struct Place {
     /// Odd while the place is written to.
     version: AtomicU64,
     key: [AtomicU64; KEY_WORDS],
     tokens: [AtomicU64; TOKEN_WORDS],
-}
-
-/// A word and its place.
-#[derive(Debug)]
-pub(super) struct Found<'a> {
-    key: Key,
-    place: &'a Place,
-    /// Of the place, when it was found.
-    version: u64,
 }
 
 /// The tokens of a word: their number and, three to a number, their ids.
@@ -94,41 +85,34 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Goes to the place of a word. Whoever does that for several words before it recalls them waits for memory once.
-    pub(super) fn find(&self, key: Key) -> Found<'_> {
-        let place = &self.places[key.place()];
-        Found {
-            version: place.version.load(Ordering::Acquire),
-            place,
-            key,
-        }
-    }
-}
-
-impl Found<'_> {
-    /// The tokens of the word, if it is remembered.
-    pub(super) fn recall(&self) -> Option<Tokens> {
-        let place = self.place;
-        let mut held = place.key.iter().zip(self.key.0);
-        if !held.all(|(held, wanted)| held.load(Ordering::Relaxed) == wanted) {
+    /// The tokens of a word, if it is remembered.
+    pub(super) fn recall(&self, key: &Key) -> Option<Tokens> {
+        let place = self.places.get(key.place())?;
+        let version = place.version.load(Ordering::Acquire);
+        let has_key = place
+            .key
+            .iter()
+            .zip(key.0)
+            .all(|(held, wanted)| held.load(Ordering::Relaxed) == wanted);
+        if !has_key || version % 2 == 1 {
             return None;
         }
         let packed = place
             .tokens
             .each_ref()
             .map(|word| word.load(Ordering::Relaxed));
-        // What was read is worth something only if nobody has written since the version was read, or was writing then.
+        // What was read is worth something only if nobody wrote meanwhile.
         fence(Ordering::Acquire);
-        let is_whole = place.version.load(Ordering::Relaxed) == self.version;
-        (is_whole && self.version.is_multiple_of(2)).then_some(Tokens(packed))
+        let is_whole = place.version.load(Ordering::Relaxed) == version;
+        is_whole.then_some(Tokens(packed))
     }
 
     /// Remembers the tokens of a word, if they are few and nobody else writes in its place.
-    pub(super) fn remember(&self, tokens: &[u32]) {
-        let Some(packed) = Tokens::pack(tokens) else {
+    pub(super) fn remember(&self, key: &Key, tokens: &[u32]) {
+        let (Some(place), Some(packed)) = (self.places.get(key.place()), Tokens::pack(tokens))
+        else {
             return;
         };
-        let place = self.place;
         let version = place.version.load(Ordering::Relaxed);
         let is_taken = version % 2 == 1
             || place
@@ -140,7 +124,7 @@ impl Found<'_> {
         }
         // Whoever sees any of what follows sees the odd version, too.
         fence(Ordering::Release);
-        for (held, word) in place.key.iter().zip(self.key.0) {
+        for (held, word) in place.key.iter().zip(key.0) {
             held.store(word, Ordering::Relaxed);
         }
         for (held, word) in place.tokens.iter().zip(packed.0) {
@@ -183,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn recalled(memory: &Memory, word: &str) -> Option<Vec<u32>> {
-        let tokens = memory.find(Key::of(word)?).recall()?;
+        let tokens = memory.recall(&Key::of(word)?)?;
         Some(tokens.ids().collect())
     }
 
@@ -195,7 +179,7 @@ mod tests {
         ) {
             let memory = Memory::default();
             if let Some(key) = Key::of(&word) {
-                memory.find(key).remember(&tokens);
+                memory.remember(&key, &tokens);
             }
             let fits = word.len() <= MAX_WORD_BYTES && tokens.len() <= MAX_TOKENS;
             prop_assert_eq!(recalled(&memory, &word), fits.then_some(tokens));
@@ -205,7 +189,7 @@ mod tests {
     #[test]
     fn a_word_is_no_other_word() {
         let memory = Memory::default();
-        memory.find(Key::of("a").unwrap()).remember(&[1]);
+        memory.remember(&Key::of("a").unwrap(), &[1]);
         for other in ["b", "a\0", "\0a", "aa", " a"] {
             assert_eq!(recalled(&memory, other), None, "{other:?}");
         }
@@ -216,7 +200,7 @@ mod tests {
     #[test]
     fn ids_that_no_vocabulary_has_are_not_remembered() {
         let memory = Memory::default();
-        memory.find(Key::of("a").unwrap()).remember(&[1 << ID_BITS]);
+        memory.remember(&Key::of("a").unwrap(), &[1 << ID_BITS]);
         assert_eq!(recalled(&memory, "a"), None);
     }
 
@@ -234,14 +218,13 @@ mod tests {
                 scope.spawn(|| {
                     for round in 0..20_000_u32 {
                         let which = round as usize % 2;
-                        if let Some(tokens) = memory.find(words[which]).recall() {
+                        if let Some(tokens) = memory.recall(&words[which]) {
                             let tokens: Vec<u32> = tokens.ids().collect();
                             assert_eq!(tokens.len(), 9);
                             assert!(tokens.iter().all(|id| *id as usize % 2 == which));
                             assert!(tokens.windows(2).all(|pair| pair[0] == pair[1]));
                         }
-                        let other = memory.find(words[1 - which]);
-                        other.remember(&[round / 2 * 2 + 1 - which as u32; 9]);
+                        memory.remember(&words[1 - which], &[round / 2 * 2 + 1 - which as u32; 9]);
                     }
                 });
             }

@@ -7,21 +7,41 @@ use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
 use super::super::alphabet;
-use super::pairs::{Merge, NEVER, Pairs};
 
 /// Longer words are left to others: looking through all neighbours for every merge takes time with the square of their number.
 const MAX_WORD_BYTES: usize = 96;
 
 const BYTES: usize = 256;
 
+/// The rank of neighbours that nothing joins.
+const NEVER: u32 = u32::MAX;
+
 /// What joins what.
 #[derive(Debug)]
 pub(super) struct Merges {
     /// The character that stands for each byte, and its token.
     bytes: [Option<(char, u32)>; BYTES],
-    pairs: Pairs,
+    /// By the tokens that are joined.
+    pairs: HashMap<(u32, u32), Merge, foldhash::fast::RandomState>,
     /// Whether a word that is a token needs no merging.
     are_words_first: bool,
+}
+
+/// How two tokens are joined.
+#[derive(Debug, Clone, Copy)]
+struct Merge {
+    /// The lower, the sooner.
+    rank: u32,
+    /// What they become.
+    token: u32,
+}
+
+impl Merge {
+    /// Of tokens that nothing joins.
+    const NONE: Self = Self {
+        rank: NEVER,
+        token: 0,
+    };
 }
 
 /// A token on its way, and how it is joined with the next.
@@ -55,11 +75,11 @@ impl Merges {
         if vocab.len() != model.get_vocab_size() {
             return None;
         }
-        let mut pairs = Pairs::with_room_for(merges.len());
+        let mut pairs = HashMap::with_capacity_and_hasher(merges.len(), Default::default());
         for ((left, right), rank) in merges.into_iter().zip(0..) {
             let (first, second) = (*vocab.get(&left)?, *vocab.get(&right)?);
             let token = *vocab.get(&(left + &right))?;
-            pairs.insert(first, second, Merge { rank, token });
+            pairs.insert((first, second), Merge { rank, token });
         }
         let mut bytes = [None; BYTES];
         for (byte, slot) in (0..=u8::MAX).zip(&mut bytes) {
@@ -95,7 +115,7 @@ impl Merges {
             spelled.push(*character);
             symbols.push(Symbol {
                 token: *token,
-                with_next: Merge::NEVER,
+                with_next: Merge::NONE,
             });
         }
         if self.are_words_first
@@ -134,8 +154,8 @@ impl Merges {
     fn look_ahead(&self, symbols: &mut [Symbol], at: usize) {
         let next = symbols.get(at + 1).map(|next| next.token);
         if let Some(symbol) = symbols.get_mut(at) {
-            let merge = next.map(|next| self.pairs.get(symbol.token, next));
-            symbol.with_next = merge.unwrap_or(Merge::NEVER);
+            let merge = next.and_then(|next| self.pairs.get(&(symbol.token, next)));
+            symbol.with_next = merge.copied().unwrap_or(Merge::NONE);
         }
     }
 }

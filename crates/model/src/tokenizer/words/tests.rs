@@ -109,17 +109,17 @@ proptest! {
             static KNOWN: Vec<Tokenizer> = known();
         }
         KNOWN.with(|known| {
-        for (which, tokenizer) in known.iter().enumerate() {
-            for text in &texts {
-                let whole = tokenizer.parsing.encode_fast(text.as_str(), false).unwrap();
-                // Twice: learning, and knowing.
-                for _ in 0..2 {
-                    let tokens = tokenizer.encode(text, Specials::PARSE).unwrap();
-                    prop_assert_eq!(&tokens, whole.get_ids(), "tokenizer {} on {:?}", which, text);
+            for (which, tokenizer) in known.iter().enumerate() {
+                for text in &texts {
+                    let whole = tokenizer.parsing.encode_fast(text.as_str(), false).unwrap();
+                    // Twice: learning, and knowing.
+                    for _ in 0..2 {
+                        let tokens = tokenizer.encode(text, Specials::PARSE).unwrap();
+                        prop_assert_eq!(&tokens, whole.get_ids(), "tokenizer {} on {:?}", which, text);
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
         })?;
     }
 }
@@ -256,7 +256,7 @@ fn figures_are_not_remembered() {
     words
         .encode(&tokenizer.parsing, "about 1789, or so")
         .unwrap();
-    let is_known = |part| words.memory.find(Key::of(part).unwrap()).recall().is_some();
+    let is_known = |part: &str| words.memory.recall(&Key::of(part).unwrap()).is_some();
     assert!(is_known("about") && is_known(",") && is_known(" or"));
     assert!(!is_known(" 1789"));
 }
