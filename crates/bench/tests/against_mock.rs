@@ -1,5 +1,10 @@
 //! The load generator against a mock of vLLM: what it counts is what the mock counts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking, and clippy does not take helpers for tests"
+)]
 
 use clap::Parser;
 use forespeak_bench::{Options, Outcome, Outcomes, Summary, run};

@@ -1,6 +1,9 @@
 //! The pair in `models/`: whoever drafts, the text is the target's own, greedily and with a seed.
 
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests fail by panicking, and clippy does not take helpers for tests"
+)]
 
 mod common;
 

@@ -1,7 +1,10 @@
 //! The promise of batch invariance: tokens and log-probabilities are the same to the last bit, however a
 //! request is batched, chunked, helped by the cache, preempted and computed again, or speculated.
 
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests fail by panicking, and clippy does not take helpers for tests"
+)]
 
 mod common;
 

@@ -5,7 +5,11 @@
 //! again, step by step the same. `FUZZ_CASES` sets how many cases are tried: ten thousand before a release, with
 //! `FUZZ_CASES=10000 cargo test --release -p forespeak-engine --test fuzz`.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests fail by panicking, and print the seed that repeats them"
+)]
 
 mod common;
 

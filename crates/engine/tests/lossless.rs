@@ -2,7 +2,11 @@
 //! against probabilities that are enumerated without it, and, where a grammar has its say, against the engine
 //! without speculation.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests fail by panicking, and print the seed that repeats them"
+)]
 
 mod common;
 

@@ -1,6 +1,10 @@
 //! The engine as its callers see it: submit, read, leave, drain, and what happens when things go wrong.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests fail by panicking, and clippy does not take helpers for tests"
+)]
 
 mod common;
 

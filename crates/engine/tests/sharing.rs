@@ -4,7 +4,11 @@
 //! A failing case prints its seed; `SHARING_SEED=<seed> cargo test -p forespeak-engine --test sharing` does the same
 //! traffic again. When a load is done is up to the machine.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests fail by panicking, and print the seed that repeats them"
+)]
 
 mod common;
 

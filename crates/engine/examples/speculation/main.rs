@@ -5,7 +5,11 @@
 //! `cargo run --release -p forespeak-engine --example speculation -- --help`; `make bench-speculation` makes the
 //! tables and the plot out of it.
 
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "printing is what it is for"
+)]
 
 mod arena;
 mod options;

@@ -1,6 +1,11 @@
 //! What the integration tests share: requests, answers, and randomness that can be replayed.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test uses a part of it, and tests fail by panicking"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
