@@ -80,10 +80,12 @@ impl AdminServer {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let connection = Connection::new(stream, router.clone(), HEADER_TIMEOUT);
+            let Ok(connection) = Connection::new(stream, router.clone(), HEADER_TIMEOUT) else {
+                continue;
+            };
             let stop = stop.clone();
             connections.spawn(async move {
-                connection.serve(stop).await;
+                connection.serve(stop, || false).await;
                 drop(slot);
             });
         }

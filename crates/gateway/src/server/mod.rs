@@ -11,8 +11,11 @@
 
 mod connection;
 mod lanes;
+mod packing;
+mod rewound;
 mod seldom;
 mod stop;
+mod underway;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +29,8 @@ use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::routes::router;
 pub(crate) use connection::Connection;
-use lanes::Lanes;
 pub(crate) use lanes::current_lane;
+use lanes::{Deal, Lanes};
 pub use stop::StopSwitch;
 
 /// Connections that the kernel holds for us while all slots are taken.
@@ -99,6 +102,12 @@ impl Server {
     /// Answers until `stop` is pulled and everything has ended.
     pub async fn run(self, stop: StopSwitch) {
         let connections = TaskTracker::new();
+        let carry = Carry {
+            deal: self.lanes.deal(),
+            connections: connections.clone(),
+            stop: stop.clone(),
+        };
+        let mut accepted_before = 0;
         let router = router(Arc::clone(&self.gateway));
         let slots = Arc::new(Semaphore::new(self.config.max_connections));
         loop {
@@ -111,31 +120,13 @@ impl Server {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let guard = self.gateway.metrics.connection();
-            let (router, stop) = (router.clone(), stop.clone());
+            let held = (self.gateway.metrics.connection(), slot);
             let header_timeout = self.config.header_timeout;
-            let serve = async move |stream| {
-                Connection::new(stream, router, header_timeout)
-                    .serve(stop)
-                    .await;
-                drop((guard, slot));
-            };
-            match self.lanes.next() {
-                None => drop(connections.spawn(async move { serve(stream).await })),
-                Some(lane) => match stream.into_std() {
-                    Ok(stream) => {
-                        // In its lane it wakes nobody else.
-                        let moved = async move {
-                            match TcpStream::from_std(stream) {
-                                Ok(stream) => serve(stream).await,
-                                Err(error) => tracing::warn!(%error, "a connection was lost"),
-                            }
-                        };
-                        drop(connections.spawn_on(moved, lane));
-                    }
-                    Err(error) => tracing::warn!(%error, "a connection was lost"),
-                },
+            match Connection::new(stream, router.clone(), header_timeout) {
+                Ok(connection) => carry.put(accepted_before, connection, held),
+                Err(error) => tracing::warn!(%error, "a connection was lost"),
             }
+            accepted_before += 1;
         }
         drop(self.listener);
         self.gateway.start_draining();
@@ -158,6 +149,34 @@ impl Server {
             worker.stop();
         }
         connections.wait().await;
+    }
+}
+
+/// Puts connections where they belong.
+#[derive(Clone)]
+struct Carry {
+    deal: Arc<Deal>,
+    connections: TaskTracker,
+    stop: StopSwitch,
+}
+
+impl Carry {
+    /// Has a connection served in its lane, and in other ones when it belongs there; what is `held` for it lives as long.
+    fn put(&self, number: usize, connection: Connection, held: impl Send + 'static) {
+        let carry = self.clone();
+        let lane = carry.deal.lane_of(number);
+        let served = async move {
+            let goes = || carry.deal.lane_of(number) != lane;
+            let served = connection.serve(carry.stop.clone(), goes).await;
+            match served {
+                Some(connection) => carry.put(number, connection, held),
+                None => drop(held),
+            }
+        };
+        match lane.and_then(|lane| self.deal.handle(lane)) {
+            Some(lane) => drop(self.connections.spawn_on(served, lane)),
+            None => drop(self.connections.spawn(served)),
+        }
     }
 }
 
