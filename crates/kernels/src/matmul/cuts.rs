@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::panel::STRIP_ROWS;
+use super::panel::{PANELS_AT_ONCE, STRIP_ROWS};
 use crate::activations::{RowTile, Tiling};
 use crate::compute::Compute;
 use crate::matrix::Matrix;
@@ -106,7 +106,7 @@ impl Cuts {
             tiling,
             tiles_per_strip,
             panels_at_once: match tiling.tiles() {
-                1 => STRIP_ROWS / tiling.tile(0).width,
+                1 => PANELS_AT_ONCE,
                 _ => 1,
             },
             row_cuts: strips.div_ceil(strips_per_cut),

@@ -6,22 +6,30 @@ use std::ops::Range;
 use super::cuts::Strip;
 use crate::activations::Activations;
 use crate::matrix::Matrix;
-use crate::panels::{PANEL_ROWS, PREFETCH_AHEAD, Stretch, Unit, accumulate};
+use crate::panels::{PANEL_ROWS, PREFETCH_AHEAD, Stretch, Unit, WIDEST_TILE, accumulate};
 use crate::tier::Tier;
 
 /// Rows whose sums are held at once: a stretch of weights is used for all of them while it is in the first-level
 /// cache, and their sums fit there too.
 pub(super) const STRIP_ROWS: usize = 64;
+/// Panels whose sums are held at once where there is one tile of rows only. So many that what is written for them leaves the
+/// nearer caches before it is written again: writing the same few lines over and over makes the weights, which stream by,
+/// wait (four rows took 4 % longer with a quarter of it).
+pub(super) const PANELS_AT_ONCE: usize = 64;
 /// Inputs in a stretch, if there is more than one tile of rows to use it for.
 const STRETCH_LEN: usize = 1024;
 
-/// Room for the sums of one panel and a full strip, or of as many more panels as there are fewer rows.
-pub(super) struct Sums([MaybeUninit<f32>; STRIP_ROWS * PANEL_ROWS]);
+const ROOM: usize = PANELS_AT_ONCE * WIDEST_TILE * PANEL_ROWS;
+const _: () = assert!(ROOM >= STRIP_ROWS * PANEL_ROWS);
+
+/// Room for the sums of one panel and a full strip, or of many panels and one tile. Vectors of them do not cross cache lines.
+#[repr(align(64))]
+pub(super) struct Sums([MaybeUninit<f32>; ROOM]);
 
 impl Sums {
     #[inline(always)]
     pub(super) fn new() -> Sums {
-        Sums([MaybeUninit::uninit(); STRIP_ROWS * PANEL_ROWS])
+        Sums([MaybeUninit::uninit(); ROOM])
     }
 
     /// Multiplies panels with the rows of a strip; gives each row's sums of all panels.

@@ -27,7 +27,8 @@ pub(crate) const PANEL_ROWS: usize = 32;
 const HALVES: usize = PANEL_ROWS / LANES;
 /// The widths of row tiles that kernels are compiled for: all that verifying a few drafts takes, so that none of its
 /// rows is padding.
-pub(crate) const TILE_WIDTHS: [usize; 7] = [1, 2, 3, 4, 5, 6, 8];
+pub(crate) const TILE_WIDTHS: [usize; 7] = [1, 2, 3, 4, 5, 6, WIDEST_TILE];
+pub(crate) const WIDEST_TILE: usize = 8;
 
 /// How far ahead weights are asked for: what arrives during a trip to memory.
 pub(crate) const PREFETCH_AHEAD: usize = 4608;
