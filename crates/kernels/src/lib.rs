@@ -57,5 +57,6 @@ pub use matmul::{Input, Product, Scratch, gated, matmul};
 pub use matrix::Matrix;
 pub use memory::trim_heap;
 pub use norm::Norm;
+pub use prefetch::prefetch;
 pub use rope::{RopeTable, Turn};
 pub use tier::{ParseTierError, Tier};

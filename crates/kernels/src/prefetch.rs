@@ -1,12 +1,18 @@
 //! Asking for memory before it is needed.
 //!
-//! Both functions are hints: the addresses need not exist.
+//! All of it are hints: the addresses need not exist.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
+
+/// Asks for something that is going to be read soon, by whoever has other things to do until it is there.
+#[inline(always)]
+pub fn prefetch<T>(what: &T) {
+    prefetch_near(std::ptr::from_ref(what).cast(), size_of::<T>());
+}
 
 /// Asks for the lines of `bytes` bytes from `at` on, into the nearest cache: for what is needed very soon.
 #[inline(always)]

@@ -85,6 +85,14 @@ impl Default for Memory {
 }
 
 impl Memory {
+    /// Has the place of a word brought near. Words are scattered over more memory than a core has by it, and most of the time
+    /// of a look-up is the way there.
+    pub(super) fn prepare(&self, key: &Key) {
+        if let Some(place) = self.places.get(key.place()) {
+            kernels::prefetch(place);
+        }
+    }
+
     /// The tokens of a word, if it is remembered.
     pub(super) fn recall(&self, key: &Key) -> Option<Tokens> {
         let place = self.places.get(key.place())?;

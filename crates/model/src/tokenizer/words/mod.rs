@@ -13,6 +13,8 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+
 use cuts::Cuts;
 use memory::{Key, Memory};
 use merges::Bench;
@@ -21,6 +23,9 @@ use plain::Plain;
 /// Unknown words of one text that the crate tokenises one by one to be remembered; alone each of them takes it longer than
 /// in its text, so what comes after them is tokenised as it stands.
 const MAX_LEARNED_AT_ONCE: usize = 128;
+
+/// Parts of a text that are prepared before they are looked up: a trip to memory's worth of cutting.
+const PARTS_AHEAD: usize = 6;
 
 /// Tokenises texts word by word.
 #[derive(Debug)]
@@ -52,10 +57,7 @@ impl Words {
         let mut learned = 0;
         // What stands between these two waits for the crate to tokenise it as one.
         let (mut waits_from, mut at) = (0, 0);
-        while at < text.len() {
-            let rest = text.get(at..).unwrap_or_default();
-            let part = rest.get(..self.cuts.first(rest)).unwrap_or(rest);
-            let key = Key::of(part);
+        for (part, key) in Parts::of(text, self) {
             let seen = key.as_ref().and_then(|key| self.memory.recall(key));
             let plain = self.plain.as_ref().filter(|_| seen.is_none());
             let plain = plain.filter(|plain| plain.holds(part));
@@ -93,6 +95,45 @@ impl Words {
             whole(tokenizer, waiting, &mut tokens)?;
         }
         Ok(tokens)
+    }
+}
+
+/// The parts of a text, as they are looked up. It is a few of them ahead of whoever takes them, so that their places are near when
+/// it is their turn.
+struct Parts<'a> {
+    words: &'a Words,
+    rest: &'a str,
+    ahead: VecDeque<(&'a str, Option<Key>)>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str, words: &'a Words) -> Self {
+        Self {
+            words,
+            rest: text,
+            ahead: VecDeque::with_capacity(PARTS_AHEAD),
+        }
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = (&'a str, Option<Key>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ahead.len() < PARTS_AHEAD && !self.rest.is_empty() {
+            let length = self.words.cuts.first(self.rest);
+            let (part, rest) = self
+                .rest
+                .split_at_checked(length)
+                .unwrap_or((self.rest, ""));
+            let key = Key::of(part);
+            if let Some(key) = &key {
+                self.words.memory.prepare(key);
+            }
+            self.ahead.push_back((part, key));
+            self.rest = rest;
+        }
+        self.ahead.pop_front()
     }
 }
 
