@@ -59,6 +59,8 @@ impl Front {
         let gateway = Arc::new(Gateway::in_front_of(catalog, tenants));
         let config = ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            // Two, so that connections change lanes with the load.
+            lanes: 2,
             ..ServerConfig::default()
         };
         let server = Server::bind(config, gateway).unwrap();
