@@ -20,8 +20,8 @@ from .weights import load
 
 # Share of the long rows that are talk.
 PHASES = [Phase(0.8, 1024, 0.12), Phase(1.0, 2048, 0.12)]
-# A draft that has been trained before begins with long rows at once.
-LATER_PHASES = [Phase(1.0, 2048, 0.12)]
+# A draft that has been trained before begins with long rows at once; some of them now ask for a text again.
+LATER_PHASES = [Phase(1.0, 2048, 0.12, copies=0.08)]
 BATCH_TOKENS = 192 * 1024
 # Guesses in a round, as the engine makes them.
 DEPTH = 4
@@ -123,8 +123,8 @@ class Lessons:
 class LongLessons:
     """Pages and conversations in rows of a phase's context, cut anew every few passes."""
 
-    def __init__(self, read, width, pages, talks):
-        self.read, self.width, self.pages, self.talks = read, width, pages, talks
+    def __init__(self, read, width, pages, talks, copies):
+        self.read, self.width, self.pages, self.talks, self.copies = read, width, pages, talks, copies
         self.lessons, self.context = None, 0
 
     def take(self, count, phase):
@@ -139,8 +139,9 @@ class LongLessons:
         skip = int(torch.randint(0, phase.context, (1,), generator=self.talks.generator))
         rows = (len(stream) - skip) // phase.context
         windows = stream[skip:skip + rows * phase.context].view(rows, phase.context)
-        spoken, _ = self.talks.take(round(rows * phase.talk / (1 - phase.talk)), phase.context)
-        return torch.cat((windows, spoken.to(windows.dtype))).to(torch.int16)
+        total = rows / (1 - phase.talk - phase.copies)
+        spoken = [source.take(round(total * share), phase.context)[0] for source, share in ((self.talks, phase.talk), (self.copies, phase.copies)) if share]
+        return torch.cat([windows] + [rows.to(windows.dtype) for rows in spoken]).to(torch.int16)
 
 
 class Teacher:
@@ -165,9 +166,13 @@ class Teacher:
 
 def lessons_of(teacher, work, device, seed):
     """Long rows, and the target's own."""
-    pages, talks = Rows(work / "docs.npz", device), Talks(work / "chat.npz", device, seed)
     written = torch.from_numpy(np.load(work / "written.npy").astype(np.int16)).to(device)
-    return LongLessons(teacher.read, teacher.width, pages, talks), Lessons(teacher.read, teacher.width, written)
+    return long_lessons_of(teacher, work, device, seed), Lessons(teacher.read, teacher.width, written)
+
+
+def long_lessons_of(teacher, work, device, seed):
+    pages, talks, copies = Rows(work / "docs.npz", device), Talks(work / "chat.npz", device, seed), Talks(work / "copies.npz", device, seed + 20)
+    return LongLessons(teacher.read, teacher.width, pages, talks, copies)
 
 
 def following(ids):
