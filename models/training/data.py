@@ -4,25 +4,27 @@ A page is preceded by <|endoftext|>. Each epoch shuffles the pages anew and cuts
 token is seen once an epoch and never twice in the same surroundings. Chat rows start at a conversation, because that is
 where a server's prompt starts; what the user says carries no loss.
 
-    python -m training.data PAGES.jsonl.xz WORK        tokenizer.json must be in WORK
+    python -m training.data PAGES.jsonl.xz WORK [--only docs|chat|copies]        tokenizer.json must be in WORK
 """
+import argparse
 import hashlib
 import json
 import lzma
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from . import chat
+from . import chat, copies
 from .clean import is_held_out
 from .tokenizer import END_OF_TEXT_ID
 
 # Set on tokens that are read but not learned: ids need 13 bits, a word has 16.
 UNLEARNED = 1 << 15
 IGNORE = -100
+# Conversations that ask for a text again.
+COPIES = 100_000
 
 
 def read_pages(path, held_out):
@@ -51,19 +53,31 @@ def save_rows(path, rows):
     np.savez(path, ids=np.concatenate(rows), starts=starts)
 
 
-def prepare(pages_path, work, pages_limit=None):
+def prepare(pages_path, work, only=None, pages_limit=None, count=COPIES):
     from tokenizers import Tokenizer
     tok = Tokenizer.from_file(str(work / "tokenizer.json"))
     train = read_pages(pages_path, held_out=False)[:pages_limit]
     watched = [p for p in train if is_watched(p["source"])]
     train = [p for p in train if not is_watched(p["source"])]
-    head = np.array([END_OF_TEXT_ID], dtype=np.uint16)
-    for name, texts in (("docs", [p["text"] for p in train]), ("probe", [p["text"] for p in watched])):
-        rows = [np.concatenate((head, r)) for r in encode_all(tok, texts)]
-        save_rows(work / f"{name}.npz", rows)
-        report(name, rows, texts)
+    if only in (None, "docs"):
+        save_pages(work / "docs.npz", tok, train)
+        save_pages(work / "probe.npz", tok, watched)
+    if only in (None, "chat"):
+        save_talks(work / "chat.npz", tok, chat.all_conversations(train, random.Random(0)))
+    if only in (None, "copies"):
+        save_talks(work / "copies.npz", tok, copies.all_copies(train, count, random.Random(1)))
+        save_talks(work / "copies-probe.npz", tok, copies.all_copies(watched, 512, random.Random(2)))
 
-    talks = chat.all_conversations(train, random.Random(0))
+
+def save_pages(path, tok, pages):
+    head, texts = np.array([END_OF_TEXT_ID], dtype=np.uint16), [p["text"] for p in pages]
+    rows = [np.concatenate((head, r)) for r in encode_all(tok, texts)]
+    save_rows(path, rows)
+    report(path.stem, rows, texts)
+
+
+def save_talks(path, tok, talks):
+    head = np.array([END_OF_TEXT_ID], dtype=np.uint16)
     pieces = encode_all(tok, [text for talk in talks for text, _ in talk])
     rows, at = [], 0
     for talk in talks:
@@ -72,8 +86,8 @@ def prepare(pages_path, work, pages_limit=None):
             parts.append(pieces[at] if learned else pieces[at] | UNLEARNED)
             at += 1
         rows.append(np.concatenate(parts + [head]))
-    save_rows(work / "chat.npz", rows)
-    report("chat", rows, ["".join(text for text, _ in talk) for talk in talks])
+    save_rows(path, rows)
+    report(path.stem, rows, ["".join(text for text, _ in talk) for talk in talks])
 
 
 def report(name, rows, texts):
@@ -140,7 +154,14 @@ def probe_windows(path, device, context=1024):
 
 
 def main():
-    prepare(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("pages", type=Path)
+    p.add_argument("work", type=Path)
+    p.add_argument("--only", choices=("docs", "chat", "copies"))
+    p.add_argument("--limit", type=int, help="use only so many pages (a trial)")
+    p.add_argument("--copies", type=int, default=COPIES)
+    a = p.parse_args()
+    prepare(a.pages, a.work, a.only, a.limit, a.copies)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ away, so the draft can read the row many times while the large model rests. That
 Half of the tokens come from pages and conversations, for the likelihood of text in general, and half from what the target
 wrote (`training.write`), for guessing what it writes.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -123,8 +123,8 @@ class Lessons:
 class LongLessons:
     """Pages and conversations in rows of a phase's context, cut anew every few passes."""
 
-    def __init__(self, read, width, pages, talks):
-        self.read, self.width, self.pages, self.talks = read, width, pages, talks
+    def __init__(self, read, width, pages, talks, copies):
+        self.read, self.width, self.pages, self.talks, self.copies = read, width, pages, talks, copies
         self.lessons, self.context = None, 0
 
     def take(self, count, phase):
@@ -139,8 +139,9 @@ class LongLessons:
         skip = int(torch.randint(0, phase.context, (1,), generator=self.talks.generator))
         rows = (len(stream) - skip) // phase.context
         windows = stream[skip:skip + rows * phase.context].view(rows, phase.context)
-        spoken, _ = self.talks.take(round(rows * phase.talk / (1 - phase.talk)), phase.context)
-        return torch.cat((windows, spoken.to(windows.dtype))).to(torch.int16)
+        total = rows / (1 - phase.talk - phase.copies)
+        spoken = [source.take(round(total * share), phase.context)[0] for source, share in ((self.talks, phase.talk), (self.copies, phase.copies)) if share]
+        return torch.cat([windows] + [rows.to(windows.dtype) for rows in spoken]).to(torch.int16)
 
 
 class Teacher:
@@ -163,11 +164,16 @@ class Teacher:
         return F.linear(hidden, self.model.embed_tokens.weight.to(hidden.dtype))
 
 
-def lessons_of(teacher, work, device, seed):
+def lessons_of(teacher, work, device, seed, copies):
     """Long rows, and the target's own."""
-    pages, talks = Rows(work / "docs.npz", device), Talks(work / "chat.npz", device, seed)
     written = torch.from_numpy(np.load(work / "written.npy").astype(np.int16)).to(device)
-    return LongLessons(teacher.read, teacher.width, pages, talks), Lessons(teacher.read, teacher.width, written)
+    return long_lessons_of(teacher, work, device, seed, copies), Lessons(teacher.read, teacher.width, written)
+
+
+def long_lessons_of(teacher, work, device, seed, copies=False):
+    """`copies`: whether some rows may ask for a text again."""
+    pages, talks = Rows(work / "docs.npz", device), Talks(work / "chat.npz", device, seed)
+    return LongLessons(teacher.read, teacher.width, pages, talks, Talks(work / "copies.npz", device, seed + 20) if copies else None)
 
 
 def following(ids):
@@ -203,16 +209,18 @@ def main():
     p.add_argument("--written", type=float, default=Aim.written, help="share of the tokens that the target wrote")
     p.add_argument("--variation", type=float, nargs=2, default=Aim.variation, help="weight on long rows, on written rows")
     p.add_argument("--chance", type=float, nargs=2, default=Aim.chance, help="weight on long rows, on written rows")
+    p.add_argument("--copies", type=float, default=0.0, help="share of the long rows that ask for a text again")
     args = p.parse_args()
     torch.manual_seed(3 + args.resume)
     torch.set_float32_matmul_precision("high")
     fastest_attention(args.device)
     teacher, model = Teacher(args.target, args.device), load(args.start, args.device).train() if args.start else Llama(SHAPES[args.shape]).to(args.device)
     # A resumed run draws with another seed: the rest of the pass is not worth the book-keeping.
-    long, written = lessons_of(teacher, args.work, args.device, 7 + args.resume)
+    long, written = lessons_of(teacher, args.work, args.device, 7 + args.resume, args.copies > 0)
     windows = probe_windows(args.work / "probe.npz", args.device)
     learn = learner(model, teacher, long, written, args.device, args.batch_tokens, Aim(args.written, args.variation, args.chance))
-    run("draft", args, model, learn, LATER_PHASES if args.start else PHASES, probe=lambda m: probe_loss(m, windows))
+    phases = [replace(phase, copies=args.copies) for phase in (LATER_PHASES if args.start else PHASES)]
+    run("draft", args, model, learn, phases, probe=lambda m: probe_loss(m, windows))
 
 
 if __name__ == "__main__":

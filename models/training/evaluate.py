@@ -7,11 +7,15 @@
 - accepted of 4: 200 held-out pages, a prompt of 128 tokens that ends in the middle of a paragraph of prose, 64 tokens of the
   target's greedy continuation; from each position the draft guesses 4 tokens, and those before the first wrong one count.
   Once more with the first 128 tokens of the page as the prompt.
+- copying: one passage of each held-out page, asked for in a chat, in words that training had and in words it had not: whole sentences,
+  100 to 250 tokens, and 150 tokens cut off anywhere. The passage is read as the answer: if each of its tokens and the end of the turn
+  is the likeliest one, the target would write it greedily. Up to the first token that is not, it would have been right.
 - sample chats: greedy answers to fixed questions.
 """
 import argparse
 import json
 import math
+import random
 from pathlib import Path
 
 import torch
@@ -19,6 +23,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 from .chat import is_prose
+from .copies import UNSEEN, WHOLE, bounded
 from .data import read_pages
 from .model import CONTEXT, SHAPES, Cache, generate
 from .tokenizer import END_OF_TEXT_ID, IM_END_ID
@@ -31,6 +36,7 @@ QUESTIONS = ["What is a Kubernetes Pod?", "How do I create an index in SQL Serve
              "What does Get-ChildItem do?", "What is a Kubernetes Service?", "How can I create a branch in GitHub?",
              "What is dependency injection in ASP.NET Core?", "What is a histogram in Prometheus?", "What's the weather in Paris?"]
 ANSWER_TOKENS = 200
+COPY_TOKENS, COPY_CHARS, CUT_TOKENS = (100, 250), (400, 1000), 150
 
 
 def windows(ids):
@@ -130,6 +136,50 @@ def answer(model, tok, question, device):
     return {"question": question, "answer": tok.decode(out[:out.index(IM_END_ID)] if ended else out), "ended": ended}
 
 
+def copy_starts(text):
+    """The text from each of its paragraphs on, without the title."""
+    at = text.find("\n\n")
+    while at >= 0:
+        yield text[at + 2:]
+        at = text.find("\n\n", at + 2)
+
+
+def copy_passage(tok, page):
+    """The first whole sentences of 100 to 250 tokens, or None."""
+    size = random.Random(page["source"]).randrange(*COPY_CHARS)
+    found = (bounded(text[:size + 1].strip(), size) for text in copy_starts(page["text"]))
+    return next((text for text in found if COPY_TOKENS[0] <= len(tok.encode(text).ids) <= COPY_TOKENS[1]), None)
+
+
+def cut_passage(tok, page):
+    """The first 150 tokens after the title, or None."""
+    for text in copy_starts(page["text"]):
+        part = tok.decode(tok.encode(text).ids[:CUT_TOKENS])
+        if len(tok.encode(part).ids) == CUT_TOKENS and part == part.strip():
+            return part
+    return None
+
+
+@torch.no_grad()
+def right_until(target, tok, instruction, text, device):
+    """(tokens before the first that the target would not write, all tokens, those it would write after the same text)"""
+    asked, answered = tok.encode(chat_prompt(f"{instruction}\n\n{text}")).ids, tok.encode(text + "<|im_end|>").ids
+    best = target(torch.tensor([asked + answered], device=device))[0, len(asked) - 1:-1].argmax(-1).tolist()
+    right = [a == b for a, b in zip(best, answered)]
+    return (right + [False]).index(False), len(right), sum(right)
+
+
+def copying(target, tok, pages, passage_of, device):
+    passages = [p for p in (passage_of(tok, page) for page in sorted(pages, key=lambda p: p["source"])) if p]
+    result = {"passages": len(passages)}
+    for name, wordings in (("known_words", WHOLE), ("other_words", UNSEEN)):
+        runs = [right_until(target, tok, wordings[i % len(wordings)], text, device) for i, text in enumerate(passages)]
+        result[name] = {"exact": round(sum(at == size for at, size, _ in runs) / len(runs), 3),
+                        "share_before_first_slip": round(sum(at / size for at, size, _ in runs) / len(runs), 4),
+                        "tokens_right_after_the_same_text": round(sum(hits for *_, hits in runs) / sum(size for _, size, _ in runs), 4)}
+    return result
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("pages", type=Path)
@@ -150,6 +200,8 @@ def main():
         prompts = prompts_from(pages, tok, prompt_of)
         everywhere, rounds = mean_accepted(accepted_at(draft, continued(target, prompts, a.device)))
         result[kind] = {"prompts": len(prompts), "accepted_of_4": round(everywhere, 3), "accepted_of_4_in_rounds": round(rounds, 3)}
+    for kind, passage_of in (("copying", copy_passage), ("copying_150", cut_passage)):
+        result[kind] = copying(target, tok, pages, passage_of, a.device)
     print(json.dumps(result, indent=1, ensure_ascii=False), flush=True)
     for name, model in (("draft", draft), ("target", target)):
         result[f"{name}_bits_per_byte"] = round(bits_per_byte(model, tok, pages, a.device), 4)

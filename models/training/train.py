@@ -31,6 +31,7 @@ class Phase:
     until: float
     context: int
     talk: float  # share of rows that are conversations
+    copies: float = 0.0  # share of rows that ask for a text again
 
 
 PHASES = [Phase(0.55, 1024, 0.02), Phase(0.85, 1024, 0.12), Phase(1.0, 2048, 0.25)]

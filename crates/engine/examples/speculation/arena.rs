@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use forespeak_engine::{
-    Engine, EngineConfig, Generation, Priority, Request, Sampling, Stepper, Update,
-};
+use forespeak_engine::{Engine, EngineConfig, Generation, Priority, Request, Sampling, Stepper};
 
 use crate::Failure;
 use crate::options::Policy;
@@ -89,29 +87,6 @@ impl Arena {
         })
     }
 
-    /// The tokens of the answers to these, all asked together.
-    pub(crate) fn answers(
-        pair: &Pair,
-        policy: &Policy,
-        asked: Vec<(Vec<u32>, Sampling)>,
-    ) -> Result<Vec<Vec<u32>>, Failure> {
-        let (engine, mut stepper) = engine(pair, policy)?;
-        let open: Result<Vec<Generation>, _> = asked
-            .into_iter()
-            .map(|(prompt, sampling)| engine.submit(request(prompt, sampling, 0)))
-            .collect();
-        while stepper.step() {}
-        let tokens = |mut open: Generation| {
-            let mut ids = Vec::new();
-            while let Some(update) = open.blocking_recv() {
-                if let Update::Delta { tokens, .. } = update {
-                    ids.extend(tokens.iter().map(|token| token.id));
-                }
-            }
-            ids
-        };
-        Ok(open?.into_iter().map(tokens).collect())
-    }
     /// Lets all streams run for `seconds`.
     pub(crate) fn run(&mut self, workload: Workload, seconds: f64) -> Result<Slice, Failure> {
         let mut slice = Slice::default();

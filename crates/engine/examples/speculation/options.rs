@@ -24,16 +24,6 @@ pub(crate) struct Policy {
     pub(crate) seeded: bool,
 }
 
-impl Policy {
-    pub(crate) fn off() -> Self {
-        Self {
-            name: "off".to_owned(),
-            config: SpeculationConfig::OFF,
-            seeded: true,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) target: Option<PathBuf>,

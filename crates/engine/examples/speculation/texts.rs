@@ -5,8 +5,6 @@ use std::str::FromStr;
 use forespeak_engine::Sampling;
 
 use crate::Failure;
-use crate::arena::Arena;
-use crate::options::Policy;
 use crate::pair::Pair;
 
 /// A kind of text.
@@ -16,7 +14,7 @@ pub(crate) enum Workload {
     Prose,
     /// Questions to the chat.
     Questions,
-    /// A text that the model wrote before is in the prompt, and is to be said again.
+    /// Chats that ask for a given text again.
     Copying,
     /// Prose at a temperature: not always the likeliest word.
     Sampled,
@@ -76,17 +74,10 @@ const RANDOM_PROMPT: usize = 64;
 const SAMPLED_TEMPERATURE: f32 = 0.8;
 /// So even that the choice is nearly uniform.
 const RANDOM_TEMPERATURE: f32 = 4.0;
-/// Between a text and its second beginning.
-const AGAIN: &str = "\n\n";
 
-/// What the model makes of these prompts by itself.
-fn written(pair: &Pair, prompts: &[Vec<u32>]) -> Result<Vec<Vec<u32>>, Failure> {
-    let policy = Policy::off();
-    let asked = prompts
-        .iter()
-        .map(|prompt| (prompt.clone(), greedy()))
-        .collect();
-    Arena::answers(pair, &policy, asked)
+/// A message as the chat template of the bundled pair puts it.
+fn chat(message: &str) -> String {
+    format!("<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n")
 }
 
 fn greedy() -> Sampling {
@@ -113,6 +104,7 @@ impl Texts {
         };
         let prose = include_str!("prose.txt").split("\n---\n");
         let questions = include_str!("questions.txt").lines();
+        let copying = include_str!("copying.txt").split("\n---\n");
         let known = pair.target.config().vocab_size as u64;
         let mut state = 1u64;
         let mut next = || {
@@ -123,22 +115,10 @@ impl Texts {
             ((state >> 33) % (known - 300) + 256) as u32
         };
         let prose = encode(prose.map(|text| text.trim_end().to_owned()).collect())?;
-        let again = pair.encode(AGAIN)?;
-        let written = written(pair, &prose)?;
-        let copying = prose.iter().zip(&written).map(|(begun, text)| {
-            // Small models copy what they wrote themselves better than what others wrote.
-            [begun.as_slice(), text, &again, begun].concat()
-        });
         Ok(Self {
-            copying: copying.collect(),
             prose,
-            questions: encode(
-                questions
-                    .map(|question| {
-                        format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
-                    })
-                    .collect(),
-            )?,
+            questions: encode(questions.map(chat).collect())?,
+            copying: encode(copying.map(|asked| chat(asked.trim_end())).collect())?,
             random: (0..32)
                 .map(|_| (0..RANDOM_PROMPT).map(|_| next()).collect())
                 .collect(),
@@ -165,6 +145,8 @@ impl Texts {
         let sampling = Sampling {
             temperature,
             seed: Some(index as u64),
+            // Who has said a text again has nothing to add.
+            ignore_eos: workload != Workload::Copying,
             ..greedy()
         };
         (prompt, sampling)
