@@ -17,13 +17,18 @@ const MAX_IDLE_PER_WORKER: usize = 1024;
 /// The idle connections of all workers, by their addresses. Those of one lane are of no use in another.
 #[derive(Default)]
 pub(super) struct IdleWires {
-    by_lane: Mutex<Vec<Shelves>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    by_lane: Vec<Shelves>,
+    swept: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Shelves {
     by_address: HashMap<Box<str>, Vec<(Wire, Instant)>>,
-    swept: Option<Instant>,
 }
 
 impl IdleWires {
@@ -33,8 +38,9 @@ impl IdleWires {
         let lane = current_lane();
         loop {
             let (mut wire, since) = {
-                let mut by_lane = self.by_lane();
-                by_lane.get_mut(lane)?.by_address.get_mut(address)?.pop()?
+                let mut kept = self.kept();
+                let shelves = kept.by_lane.get_mut(lane)?;
+                shelves.by_address.get_mut(address)?.pop()?
             };
             if now.saturating_duration_since(since) < KEEP_IDLE && wire.is_reusable() {
                 return Some(wire);
@@ -49,20 +55,14 @@ impl IdleWires {
         }
         let now = Instant::now();
         let lane = current_lane();
-        let mut by_lane = self.by_lane();
-        if by_lane.len() <= lane {
-            by_lane.resize_with(lane + 1, Shelves::default);
+        let mut kept = self.kept();
+        // Nobody else looks after the connections to workers that get no requests any more, or of lanes that carry none.
+        let stale = kept.take_stale(now);
+        if kept.by_lane.len() <= lane {
+            kept.by_lane.resize_with(lane + 1, Shelves::default);
         }
-        let Some(shelves) = by_lane.get_mut(lane) else {
+        let Some(shelves) = kept.by_lane.get_mut(lane) else {
             return;
-        };
-        // Nobody else looks after the connections to workers that get no requests any more.
-        let swept = shelves.swept.get_or_insert(now);
-        let stale = if now.saturating_duration_since(*swept) >= KEEP_IDLE {
-            *swept = now;
-            shelves.take_stale(now)
-        } else {
-            Vec::new()
         };
         if let Some(shelf) = shelves.by_address.get_mut(address) {
             if shelf.len() < MAX_IDLE_PER_WORKER {
@@ -72,13 +72,26 @@ impl IdleWires {
             let shelf = vec![(wire, now)];
             shelves.by_address.insert(address.into(), shelf);
         }
-        drop(by_lane);
+        drop(kept);
         // Closing takes a system call each; nobody waits for the lock meanwhile.
         drop(stale);
     }
 
-    fn by_lane(&self) -> MutexGuard<'_, Vec<Shelves>> {
-        self.by_lane.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// What has waited too long, in all lanes; nothing if they were swept a moment ago.
+    fn take_stale(&mut self, now: Instant) -> Vec<(Wire, Instant)> {
+        let swept = self.swept.get_or_insert(now);
+        if now.saturating_duration_since(*swept) < KEEP_IDLE {
+            return Vec::new();
+        }
+        *swept = now;
+        let lanes = self.by_lane.iter_mut();
+        lanes.flat_map(|shelves| shelves.take_stale(now)).collect()
     }
 }
 

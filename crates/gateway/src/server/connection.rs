@@ -82,7 +82,9 @@ impl Connection {
         };
         if !self.is_known_http1 {
             let protocol = tokio::select! {
-                protocol = protocol_of(&mut socket) => protocol.ok()??,
+                protocol = protocol_of(&mut socket) => protocol
+                    .inspect_err(|error| tracing::debug!(%error, "a connection ended badly"))
+                    .ok()??,
                 () = tokio::time::sleep(self.header_timeout) => {
                     tracing::debug!("a client sent no request in time");
                     return None;

@@ -99,6 +99,11 @@ impl Deal {
         number.checked_rem(self.used.load(Ordering::Relaxed))
     }
 
+    /// From now on so many lanes carry connections.
+    pub(super) fn use_lanes(&self, count: usize) {
+        self.used.store(count, Ordering::Relaxed);
+    }
+
     pub(super) fn handle(&self, lane: usize) -> Option<&Handle> {
         self.handles.get(lane)
     }
@@ -123,7 +128,7 @@ async fn beat(index: usize, deal: &Deal) {
             let busy = worked.saturating_sub(last.1).as_secs_f64()
                 / (now - last.0).as_secs_f64().max(HEARTBEAT.as_secs_f64());
             last = (now, worked);
-            deal.used.store(packing.look(busy), Ordering::Relaxed);
+            deal.use_lanes(packing.look(busy));
         }
     }
 }
@@ -156,7 +161,7 @@ mod tests {
     async fn with_one_lane_in_use_all_belong_there() {
         let lanes = Lanes::open(2, 1).unwrap();
         let deal = lanes.deal();
-        deal.used.store(1, Ordering::Relaxed);
+        deal.use_lanes(1);
         assert!((0..5).all(|number| deal.lane_of(number) == Some(0)));
     }
 

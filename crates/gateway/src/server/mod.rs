@@ -206,3 +206,47 @@ async fn accept(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use axum::Router;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const REQUEST: &[u8] = b"GET /lane HTTP/1.1\r\nhost: here\r\n\r\n";
+
+    #[tokio::test]
+    async fn a_connection_follows_the_number_of_lanes_in_use() {
+        let lanes = Lanes::open(2, 1).unwrap();
+        let carry = Carry {
+            deal: lanes.deal(),
+            connections: TaskTracker::new(),
+            stop: StopSwitch::new(),
+        };
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let router = Router::new().route("/lane", get(|| async { current_lane().to_string() }));
+        let connection = Connection::new(stream, router, Duration::from_secs(5)).unwrap();
+        carry.put(1, connection, ());
+        let mut seen = Vec::new();
+        let since = std::time::Instant::now();
+        // Lanes without work to speak of are all opened again from time to time, so it may take some tries.
+        while seen != ["2", "1", "2"] {
+            assert!(since.elapsed() < Duration::from_secs(20), "{seen:?}");
+            carry.deal.use_lanes(if seen.len() == 1 { 1 } else { 2 });
+            client.write_all(REQUEST).await.unwrap();
+            let mut answer = [0; 512];
+            let length = client.read(&mut answer).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+            let lane = answer[answer.len() - 1..].to_owned();
+            if seen.last() != Some(&lane) {
+                seen.push(lane);
+            }
+        }
+    }
+}

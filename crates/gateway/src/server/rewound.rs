@@ -26,6 +26,10 @@ impl AsyncRead for Rewound {
         let taken = self.before.len().min(into.remaining());
         into.put_slice(&self.before[..taken]);
         self.before.advance(taken);
+        if self.before.is_empty() {
+            // Used up, it would hold its memory for as long as the connection lasts.
+            self.before = Bytes::new();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -59,7 +59,7 @@ impl Front {
         let gateway = Arc::new(Gateway::in_front_of(catalog, tenants));
         let config = ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            // Two, so that connections change lanes with the load.
+            // Two, so that connections may change lanes.
             lanes: 2,
             ..ServerConfig::default()
         };
