@@ -29,6 +29,7 @@ mod format;
 mod kv_cache;
 mod kv_store;
 mod lanes;
+mod line_vec;
 mod mapped_file;
 mod matmul;
 mod matrix;

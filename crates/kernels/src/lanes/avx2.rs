@@ -285,7 +285,7 @@ impl Lanes for Avx2 {
         )
     }
     #[inline(always)]
-    unsafe fn dot_offset_start(_negative_sum: i32) -> Self::Int {
+    unsafe fn dot_offset_start(_offset: i32) -> Self::Int {
         Self::int_splat(0)
     }
     #[inline(always)]

@@ -156,8 +156,8 @@ impl Lanes for Avx512 {
         _mm512_dpbusd_epi32(sums, weights, _mm512_set1_epi32(x))
     }
     #[inline(always)]
-    unsafe fn dot_offset_start(negative_sum: i32) -> Self::Int {
-        _mm512_slli_epi32::<7>(_mm512_set1_epi32(negative_sum))
+    unsafe fn dot_offset_start(offset: i32) -> Self::Int {
+        _mm512_set1_epi32(offset)
     }
     #[inline(always)]
     unsafe fn dot_offset(sums: Self::Int, weights: Self::Bytes, x: i32) -> Self::Int {

@@ -84,8 +84,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn int_to_float(ints: Self::Int) -> Self;
     /// Adds to every lane the products of its four bytes (each below 64) with the four i8 in `x`.
     unsafe fn dot_small(sums: Self::Int, weights: Self::Bytes, x: i32) -> Self::Int;
-    /// What [`Lanes::dot_offset`] has to start from, given minus the sum of all x it will see.
-    unsafe fn dot_offset_start(negative_sum: i32) -> Self::Int;
+    /// What [`Lanes::dot_offset`] has to start from, given minus 128 times the sum of all x it will see.
+    unsafe fn dot_offset_start(offset: i32) -> Self::Int;
     /// Like [`Lanes::dot_small`] for weights stored with an offset of 128: after a start by
     /// [`Lanes::dot_offset_start`] the result is the sum of `(weight - 128) * x`.
     unsafe fn dot_offset(sums: Self::Int, weights: Self::Bytes, x: i32) -> Self::Int;

@@ -186,7 +186,7 @@ impl Lanes for Scalar {
         from_fn(|i| sums[i] + dot4(from_fn(|j| i16::from(weights[4 * i + j])), x))
     }
     #[inline(always)]
-    unsafe fn dot_offset_start(_negative_sum: i32) -> Self::Int {
+    unsafe fn dot_offset_start(_offset: i32) -> Self::Int {
         [0; LANES]
     }
     #[inline(always)]

@@ -62,6 +62,7 @@ impl Sums {
                     units: (units - first).min(units_per_stretch),
                     values: activations.values(format, tile, first * unit.len),
                     factors: activations.factors(format, tile, first * unit.len),
+                    block_sums: activations.block_sums(format, tile, first * unit.len),
                     sums: self.0[start..][..tile.width * row_sums].as_mut_ptr().cast(),
                     sums_stride: row_sums,
                     adds: first > 0,

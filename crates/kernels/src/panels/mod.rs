@@ -15,7 +15,7 @@ mod q4_k;
 mod q6_k;
 mod q8_0;
 
-use crate::activations::BlockFactors;
+use crate::activations::{BlockFactors, BlockSums};
 use crate::format::Format;
 use crate::lanes::{LANES, Lanes};
 use crate::prefetch::{LINE, prefetch_far, prefetch_near};
@@ -105,6 +105,8 @@ pub(crate) struct Stretch {
     pub(crate) values: *const u8,
     /// What belongs to the rows' blocks; for the quantised formats only.
     pub(crate) factors: *const BlockFactors,
+    /// Sums over those blocks; for the formats that take them only.
+    pub(crate) block_sums: *const BlockSums,
     /// Where the sums go: 32 of each panel for each row of the tile, the rows `sums_stride` apart.
     pub(crate) sums: *mut f32,
     pub(crate) sums_stride: usize,

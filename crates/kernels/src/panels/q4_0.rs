@@ -14,8 +14,8 @@ pub(super) const UNIT: Unit = Unit {
     len: BLOCK,
     bytes: SCALES_AT + PANEL_ROWS * 2,
 };
-/// What the file adds to every weight to make it unsigned.
-const OFFSET: i32 = 8;
+/// The file adds 8 to every weight to make it unsigned: a sixteenth of the offset that factors are made for.
+const OFFSET_SHARE: i32 = 16;
 
 pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
     let block = Q4_0::decode(encoded);
@@ -81,7 +81,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             let x = opaque(x);
             let mut dots = [[L::int_splat(0); H]; M];
             for (r, dots) in dots.iter_mut().enumerate() {
-                *dots = [L::int_splat(OFFSET * (*factors.add(r)).negative_sum); H];
+                *dots = [L::int_splat((*factors.add(r)).offset / OFFSET_SHARE); H];
             }
             dot_nibbles::<L, M, H>(&stretch, &mut dots, weights.add(first * HALF_BYTES), x);
             for half in first..first + H {

@@ -50,7 +50,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
     let mut sums = load_sums::<L, M>(&stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
-    let mut factors = stretch.factors;
+    let (mut factors, mut block_sums) = (stretch.factors, stretch.block_sums);
     for _ in 0..stretch.units {
         let mut sub = weights.add(HEAD_BYTES);
         for _ in 0..SUB_BLOCKS {
@@ -66,9 +66,9 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
                     let mins = L::load_f16(weights.add((PANEL_ROWS + half * LANES) * 2).cast());
                     let mins = mins.mul(L::load_u8(sub.add(PANEL_ROWS + half * LANES)));
                     for (r, dots) in dots.iter().enumerate() {
-                        let factors = &*factors.add(r);
-                        let scale = scales.mul(L::splat(factors.scale));
-                        let sum = mins.fma(L::splat(factors.scaled_negative_sum), sums[r][half]);
+                        let scale = scales.mul(L::splat((*factors.add(r)).scale));
+                        let negative = L::splat((*block_sums.add(r)).scaled_negative);
+                        let sum = mins.fma(negative, sums[r][half]);
                         sums[r][half] = L::int_to_float(dots[half - first]).fma(scale, sum);
                     }
                 }
@@ -76,6 +76,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             sub = sub.add(SUB_BLOCK_BYTES);
             x = x.add(M * BLOCK);
             factors = factors.add(M);
+            block_sums = block_sums.add(M);
         }
         weights = weights.add(UNIT.bytes);
     }

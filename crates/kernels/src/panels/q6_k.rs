@@ -84,7 +84,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
     let mut sums = load_sums::<L, M>(&stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
-    let mut factors = stretch.factors;
+    let (mut factors, mut block_sums) = (stretch.factors, stretch.block_sums);
     for _ in 0..stretch.units {
         let mut block = weights.add(HEAD_BYTES);
         for _ in 0..BLOCKS {
@@ -93,7 +93,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
                 let x = opaque(x);
                 let mut dots = [[[L::int_splat(0); 2]; H]; M];
                 for (r, dots) in dots.iter_mut().enumerate() {
-                    let sums = (*factors.add(r)).negative_half_sums;
+                    let sums = (*block_sums.add(r)).negative_halves;
                     *dots = [[
                         L::int_splat(OFFSET * sums[0]),
                         L::int_splat(OFFSET * sums[1]),
@@ -124,6 +124,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             block = block.add(BLOCK_BYTES);
             x = x.add(M * BLOCK);
             factors = factors.add(M);
+            block_sums = block_sums.add(M);
         }
         weights = weights.add(UNIT.bytes);
     }

@@ -51,7 +51,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             let x = opaque(x);
             let mut dots = [[L::int_splat(0); H]; M];
             for (r, dots) in dots.iter_mut().enumerate() {
-                *dots = [L::dot_offset_start((*factors.add(r)).negative_sum); H];
+                *dots = [L::dot_offset_start((*factors.add(r)).offset); H];
             }
             for group in 0..GROUPS {
                 let place = weights.add((group * HALVES + first) * HALF_BYTES);
