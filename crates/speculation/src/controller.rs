@@ -72,16 +72,7 @@ impl Controller {
         for verified in outcome.drafts {
             drafted += verified.drafted;
             self.recent.push(verified);
-            self.evidence.acceptance.observe_draft(
-                now,
-                verified.id,
-                verified.source,
-                Seen {
-                    planned: verified.planned,
-                    drafted: verified.drafted,
-                    accepted: verified.accepted,
-                },
-            );
+            self.judge(now, verified);
         }
         let shape = StepShape {
             sequences: outcome.drafts.len(),
@@ -99,6 +90,29 @@ impl Controller {
         let drafting = outcome.draft.saturating_sub(along).max(outcome.draft / 2);
         costs.observe_draft(now, passes, rows, context, drafting);
         self.law.observe(now, outcome);
+    }
+
+    /// Learns what drafts are worth: from the one that was made, and from what a lookup had found beside or behind it.
+    fn judge(&mut self, now: Duration, verified: &Verified) {
+        let Verified { id, source, .. } = *verified;
+        let acceptance = &mut self.evidence.acceptance;
+        let seen = Seen {
+            planned: verified.planned,
+            drafted: verified.drafted,
+            accepted: verified.accepted,
+        };
+        acceptance.count(id, source, seen);
+        if source.runs_a_model() || verified.lookup.is_none() {
+            acceptance.learn(now, id, source, seen);
+        }
+        if let Some(found) = verified.lookup {
+            let seen = Seen {
+                planned: found.compared,
+                drafted: found.compared,
+                accepted: found.agreed,
+            };
+            acceptance.learn(now, id, Source::Ngram(found.strength), seen);
+        }
     }
 
     /// Learns how far the draft model knew what it was worth: its confidence in the tokens of a draft, and how many

@@ -55,6 +55,7 @@
 //!     planned: depth,
 //!     drafted: draft.len(),
 //!     accepted: walk.accepted(),
+//!     lookup: None, // or what was found, held against what came
 //! };
 //! controller.observe(now, &Outcome {
 //!     drafts: &[verified],
@@ -95,4 +96,4 @@ pub use error::ParseError;
 pub use law::{Decision, LawSpec, Reason};
 pub use random::{Lane, PositionKey};
 pub use source::{DrafterKind, Drafters, Source, Strength};
-pub use step::{Candidate, Draft, Lookup, Outcome, Plan, Step, Verified};
+pub use step::{Candidate, Draft, Looked, Lookup, Outcome, Plan, Step, Verified};

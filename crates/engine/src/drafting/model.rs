@@ -228,6 +228,11 @@ impl DraftModel {
         }
         intent.draft.push(guess.token);
         intent.odds.extend(guess.odds);
+        if one.sampler.ends().contains(&guess.token) {
+            // It was not the drafter that gave up: behind the end of an answer there is nothing to draft.
+            intent.depth = intent.draft.len();
+            return Hope::Ended;
+        }
         after
     }
 

@@ -8,8 +8,8 @@
 //!   together promise less than no drafts: those are left at once;
 //! - at most 1 % of the time is spent on probes: a deeper draft of one sequence, or a plain step where it
 //!   is not known, or not of late, what that costs. They bring the law back from depth 0;
-//! - what the draft model has to read before it can draft for a sequence is a part of the price, and its first drafts are
-//!   made by one sequence alone;
+//! - what the draft model has to read before it can draft for a sequence is a part of the price, paid over as many drafts
+//!   as sequences turn out to want of it ([`super::turns`]), and its first drafts are made by one sequence alone;
 //! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
 //!   model stops where its own confidence falls below it;
 //! - with several sources, [`super::choose`] says who drafts.
@@ -30,7 +30,7 @@
 //!         depth = controller.plan(now, &Step::decoding(&[candidate])).drafts[0].depth;
 //!         let verified = Verified {
 //!             id: 1, source: Source::Model, planned: depth, drafted: depth,
-//!             accepted: accepted_of(depth),
+//!             accepted: accepted_of(depth), lookup: None,
 //!         };
 //!         controller.observe(now, &Outcome {
 //!             drafts: &[verified],
@@ -59,6 +59,7 @@ use super::explore::Draught;
 use super::hold::Hold;
 use super::probe::Prober;
 use super::step_costs::StepCosts;
+use super::turns::Turns;
 use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
@@ -77,6 +78,7 @@ const TRIED: u64 = 12;
 pub struct Goodput {
     hold: Hold,
     prober: Prober,
+    turns: Turns,
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
@@ -119,7 +121,13 @@ impl Law for Goodput {
             context: step.candidates.iter().map(|c| c.context).sum(),
             prefill_rows: step.prefill_rows,
         };
-        let (who, mut arms): (Vec<_>, Vec<_>) = choose_sources(step.candidates, evidence, &shape)
+        let choices = choose_sources(step.candidates, evidence, &self.turns, &shape);
+        for (choice, candidate) in choices.iter().zip(step.candidates) {
+            if choice.is_some_and(|choice| choice.wants_model) {
+                self.turns.count(candidate.id);
+            }
+        }
+        let (who, mut arms): (Vec<_>, Vec<_>) = choices
             .into_iter()
             .zip(step.candidates)
             .map(|(choice, candidate)| match choice {
@@ -184,6 +192,7 @@ impl Law for Goodput {
 
     fn forget(&mut self, sequence: u64) {
         self.hold.forget(sequence);
+        self.turns.forget(sequence);
     }
 }
 

@@ -269,6 +269,7 @@ mod tests {
             planned: 2,
             drafted: 2,
             accepted,
+            lookup: None,
         }
     }
 
