@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::confidence::Worth;
 use crate::law::Decision;
 use crate::source::{Source, Strength};
+use crate::worth::Worth;
 
 /// A sequence that decodes in the next step, and what could be drafted for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub struct Draft {
     pub source: Source,
     /// Tokens to draft.
     pub depth: usize,
+    /// Tokens that may be drafted by one who knows what each of them is worth and stops where it is not [`Plan::worth`]
+    /// it: as many as `depth`, or more.
+    pub room: usize,
     /// It is to find out what its tokens are worth: all of them are wanted, whatever the drafter thinks of them.
     pub probes: bool,
 }

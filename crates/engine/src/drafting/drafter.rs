@@ -103,7 +103,7 @@ impl Intent {
         Self {
             id,
             source: draft.source,
-            depth: draft.depth,
+            depth: draft.room,
             probes: draft.probes,
             loan: None,
             draft: Vec::new(),

@@ -62,8 +62,12 @@ struct Rows {
 enum Hope {
     /// Nobody asks: it gets as long as planned.
     Any,
-    /// All of its tokens are accepted with the chance `survival`, and one more with `next` times that.
-    Judged { survival: f64, next: f64 },
+    /// All of its `tokens` are accepted with the chance `survival`, and one more with `next` times that.
+    Judged {
+        tokens: usize,
+        survival: f64,
+        next: f64,
+    },
     /// It has ended.
     Ended,
 }
@@ -73,7 +77,11 @@ impl Hope {
     fn goes_on(self, worth: &Worth, sequences: usize) -> bool {
         match self {
             Self::Any => true,
-            Self::Judged { survival, next } => worth.goes_on(survival, next, sequences),
+            Self::Judged {
+                tokens,
+                survival,
+                next,
+            } => worth.goes_on(tokens, survival, next, sequences),
             Self::Ended => false,
         }
     }
@@ -216,14 +224,16 @@ impl DraftModel {
                 Hope::Any | Hope::Ended => 1.0,
             };
             let survival = before * stop.calibration.chance(confidence);
-            if !stop.worth.keeps(survival) {
+            let next = stop.calibration.usual(confidence);
+            if !stop.worth.keeps(ahead, survival, next) {
                 intent.skipped = Some(confidence);
                 return Hope::Ended;
             }
             intent.confidences.push(confidence);
             after = Hope::Judged {
+                tokens: ahead + 1,
                 survival,
-                next: stop.calibration.usual(confidence),
+                next,
             };
         }
         intent.draft.push(guess.token);

@@ -72,8 +72,9 @@ const SOURCE_DECAY: Decay = Decay {
 /// Expected rejections that a sequence's own record must reach to count as much as its source's.
 const SEQUENCE_PRIOR: f64 = 2.0;
 
-/// The same between a source's level and "as the shape says".
-const SOURCE_PRIOR: f64 = 0.3;
+/// The same between a source's level and "as the shape says". Two or three drafts: the first one alone may be bad luck, and
+/// a source that is given up for it is hardly tried again.
+const SOURCE_PRIOR: f64 = 1.0;
 
 /// Survival of each position of a draft, falling.
 pub type Survival = [f64; MAX_DEPTH];

@@ -144,12 +144,21 @@ impl Costs {
     }
 
     /// Seconds for the draft model to read `tokens` tokens before it can draft. Before it was measured: as if eight of
-    /// them took as long as a pass.
+    /// them took as long as a pass. The first time may be a hundred times slower, out of pages that nobody has touched
+    /// yet, and nobody would read again to find out: so a few measurements only lower that guess.
     pub fn catch_up(&self, tokens: usize) -> f64 {
         const IN_A_PASS: f64 = 8.0;
-        let token = match self.catch_up.median() {
-            0.0 => self.draft_pass(1, 0) / IN_A_PASS,
-            measured => measured,
+        const FEW: usize = 3;
+        let measured = self.catch_up.median();
+        let token = if self.catch_up.len() >= FEW {
+            measured
+        } else {
+            let guess = self.draft_pass(1, 0) / IN_A_PASS;
+            if measured > 0.0 {
+                guess.min(measured)
+            } else {
+                guess
+            }
         };
         tokens as f64 * token
     }
@@ -224,6 +233,10 @@ impl RunningMedian {
             *oldest = sample;
         }
         self.next = (self.next + 1) % MEDIAN_OF;
+    }
+
+    fn len(&self) -> usize {
+        self.latest.len()
     }
 
     pub(crate) fn is_full(&self) -> bool {

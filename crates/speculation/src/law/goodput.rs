@@ -63,7 +63,7 @@ use super::turns::Turns;
 use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
-use crate::step::{Draft, Outcome, Plan, Step};
+use crate::step::{Draft, Outcome, Plan, Step, Verified};
 
 /// Time and steps after which a step without drafts is made again: what everything is held against must be as fresh as
 /// what is held against it. A machine that has become faster would else seem to speculate well.
@@ -86,8 +86,9 @@ pub struct Goodput {
     since_plain: u64,
 }
 
-/// Tokens and seconds of the latest steps. What time is worth to a draft that could go on is what it brought, not
-/// what a plan promised: a price above what is achieved would end drafts that raise it.
+/// Tokens and seconds of the latest steps that had to do without a lookup. What time is worth to a draft that could go on is
+/// what it brought, not what a plan promised: a price above what is achieved would end drafts that raise it. Nor is it what
+/// lookups bring: those wait where the text repeats itself, however one gets there.
 #[derive(Debug, Clone, Copy, Default)]
 struct Achieved {
     tokens: f64,
@@ -162,15 +163,20 @@ impl Law for Goodput {
         let plain = tried.iter().all(|&depth| depth == 0);
         self.since_plain = if plain { 0 } else { self.since_plain + 1 };
         let decision = Decision::of(&tried, speedup, reason);
+        let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who
             .into_iter()
-            .zip(depths.into_iter().zip(tried))
-            .map(|((id, source), (usual, depth))| Draft {
-                id,
-                source,
-                depth,
+            .zip(depths.into_iter().zip(tried.into_iter().zip(rooms)))
+            .map(|((id, source), (usual, (depth, room)))| {
                 // Only whoever goes deeper: the others' drafts are as worthy as ever, and no more.
-                probes: depth > usual,
+                let probes = depth > usual;
+                Draft {
+                    id,
+                    source,
+                    depth,
+                    room: if probes { depth } else { room },
+                    probes,
+                }
             })
             .collect();
         Plan {
@@ -181,7 +187,8 @@ impl Law for Goodput {
     }
 
     fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
-        if outcome.prefill_rows == 0 {
+        let looked_up = |v: &Verified| v.drafted > 0 && !v.source.runs_a_model();
+        if outcome.prefill_rows == 0 && !outcome.drafts.iter().all(looked_up) {
             let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
             let seconds = (outcome.verify + outcome.draft).as_secs_f64();
             self.achieved.push(tokens as f64, seconds);
@@ -212,6 +219,19 @@ impl Goodput {
             Reason::Steady
         }
     }
+}
+
+/// How far drafts may go. The draft model sees the text and knows where it can go on for long; how deep drafts pay on
+/// average must not keep it from that. What it does with its room is learnt like any draft.
+fn rooms(arms: &[Arm], depths: &[usize], most: usize) -> Vec<usize> {
+    let drafts = |(arm, depth): &(&Arm, &usize)| arm.runs_a_model && **depth > 0;
+    let by_model = arms.iter().zip(depths).filter(drafts).count();
+    let spare = most.saturating_sub(depths.iter().sum()) / by_model.max(1);
+    let room = |(arm, depth): (&Arm, &usize)| match drafts(&(arm, depth)) {
+        true => (depth + spare).min(arm.limit).max(*depth),
+        false => *depth,
+    };
+    arms.iter().zip(depths).map(room).collect()
 }
 
 /// Lets only the one begin for whom least is to be read.
