@@ -152,6 +152,11 @@ impl Law for Goodput {
             plain_evidence: evidence.costs.evidence(now, &shape),
             plain_is_stale: self.since_plain >= PLAIN_EVERY.1
                 && evidence.costs.age(now, &shape) >= PLAIN_EVERY.0,
+            known: &|drafted| {
+                evidence
+                    .costs
+                    .evidence(now, &StepShape { drafted, ..shape })
+            },
         };
         let speedup = costs.speedup(&arms, &depths);
         let mut worth = costs.worth(&arms, &depths);
