@@ -178,3 +178,35 @@ impl Controller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Strength;
+    use crate::step::Looked;
+
+    #[test]
+    fn a_lookup_is_known_to_hit_though_the_model_drafts() {
+        let mut controller = Controller::default();
+        let lookup = Source::Ngram(Strength::Fair);
+        let first = |controller: &Controller| {
+            let acceptance = &controller.evidence().acceptance;
+            acceptance.survival(99, lookup)[0]
+        };
+        assert!(first(&controller) < 0.6);
+        for step in 0..40 {
+            let verified = Verified {
+                id: 1,
+                source: Source::Model,
+                planned: 2,
+                drafted: 2,
+                accepted: 1,
+                lookup: Some(Looked::compare(Strength::Fair, &[7, 8, 9], &[7, 8])),
+            };
+            controller.judge(Duration::from_millis(step), &verified);
+        }
+        assert!(first(&controller) > 0.9, "{}", first(&controller));
+        let totals = controller.evidence().acceptance.totals(lookup);
+        assert_eq!(totals.drafts, 0, "none was made");
+    }
+}

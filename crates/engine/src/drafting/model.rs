@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use model::{BLOCK_TOKENS, Batch, Logits};
-use speculation::{DrafterKind, MAX_DEPTH, Source, Worth};
+use speculation::{Confidence, DrafterKind, MAX_DEPTH, Source, Worth};
 
 use super::drafter::{Decoding, DraftTime, Drafter, Offer, StopRule, Wanted};
 use crate::blocks::BlockHash;
@@ -217,24 +217,19 @@ impl DraftModel {
             return Hope::Ended;
         };
         let mut after = Hope::Any;
-        if !stop.worth.is_nothing() && !intent.probes {
+        if !stop.worth.is_nothing() {
             let confidence = guess.confidence(scores, known);
-            let before = match hope {
-                Hope::Judged { survival, .. } => survival,
-                Hope::Any | Hope::Ended => 1.0,
-            };
-            let survival = before * stop.calibration.chance(confidence);
-            let next = stop.calibration.usual(confidence);
-            if !stop.worth.keeps(ahead, survival, next) {
-                intent.skipped = Some(confidence);
-                return Hope::Ended;
+            if !intent.probes {
+                after = match judge(hope, ahead, confidence, stop) {
+                    Hope::Ended => {
+                        intent.skipped = Some(confidence);
+                        return Hope::Ended;
+                    }
+                    judged => judged,
+                };
             }
+            // A probe is not ended by what the drafter thinks of itself, and shows what that is worth.
             intent.confidences.push(confidence);
-            after = Hope::Judged {
-                tokens: ahead + 1,
-                survival,
-                next,
-            };
         }
         intent.draft.push(guess.token);
         intent.odds.extend(guess.odds);
@@ -356,5 +351,24 @@ impl DraftModel {
             progress.marked = progress.marked.max(full.min(one.names.len()));
         }
         Ok(())
+    }
+}
+
+/// What is to be expected of a draft with one more token behind its `ahead`, of this confidence; it has ended before that
+/// if the token is not worth its row.
+fn judge(hope: Hope, ahead: usize, confidence: Confidence, stop: &StopRule<'_>) -> Hope {
+    let before = match hope {
+        Hope::Judged { survival, .. } => survival,
+        Hope::Any | Hope::Ended => 1.0,
+    };
+    let survival = before * stop.calibration.chance(confidence);
+    let next = stop.calibration.usual(confidence);
+    if !stop.worth.keeps(ahead, survival, next) {
+        return Hope::Ended;
+    }
+    Hope::Judged {
+        tokens: ahead + 1,
+        survival,
+        next,
     }
 }

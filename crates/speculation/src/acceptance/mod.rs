@@ -333,6 +333,14 @@ mod tests {
     }
 
     #[test]
+    fn one_draft_that_failed_does_not_give_a_source_up() {
+        let mut acceptance = Acceptance::default();
+        acceptance.observe(Duration::ZERO, 1, Source::Model, 2, 0);
+        let next = acceptance.survival(2, Source::Model)[0];
+        assert!(next > 0.2, "{next}");
+    }
+
+    #[test]
     fn a_shift_is_followed_within_two_dozen_drafts_in_both_directions() {
         let mut acceptance = Acceptance::default();
         let mut noise = Noise::new(5);

@@ -265,3 +265,25 @@ pub(crate) fn median(samples: impl Iterator<Item = f64>) -> f64 {
         .select_nth_unstable_by((count - 1) / 2, f64::total_cmp)
         .1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_reading_that_was_slow_is_not_believed_before_others_say_the_same() {
+        let mut costs = Costs::default();
+        let shape = StepShape {
+            sequences: 1,
+            ..StepShape::default()
+        };
+        costs.observe_verify(Duration::ZERO, &shape, Duration::from_millis(1));
+        let guess = costs.catch_up(100);
+        costs.observe_catch_up(26, Duration::from_millis(14));
+        assert!(costs.catch_up(100) <= guess);
+        for _ in 0..3 {
+            costs.observe_catch_up(10, Duration::from_millis(1));
+        }
+        assert!((costs.catch_up(100) - 0.01).abs() < 1e-9);
+    }
+}

@@ -23,8 +23,9 @@ const PROBE_DEPTH: usize = 2;
 /// Sequences from which on they probe together too.
 const TOGETHER_FROM: usize = 4;
 
-/// Part of its cost by which a step that was never measured may be cheaper than believed.
-const DOUBT: f64 = 0.15;
+/// What a step that was never measured may bring beyond what is believed, as a part of it: as much as a group of rows that
+/// is full brings more than one that has just begun.
+const DOUBT: f64 = 0.25;
 
 /// However promising, a probe may fail: this part of its price must be there.
 const AT_RISK: f64 = 0.3;

@@ -6,12 +6,13 @@
 //! Around that:
 //! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better, unless all of them
 //!   together promise less than no drafts: those are left at once;
-//! - at most 1 % of the time is spent on probes: a deeper draft of one sequence, or a plain step where it
+//! - at most 1 % of the time is spent on probes: a draft of another depth of one sequence, or a plain step where it
 //!   is not known, or not of late, what that costs. They bring the law back from depth 0;
 //! - what the draft model has to read before it can draft for a sequence is a part of the price, paid over as many drafts
 //!   as sequences turn out to want of it ([`super::turns`]), and its first drafts are made by one sequence alone;
-//! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
-//!   model stops where its own confidence falls below it;
+//! - what a token must be worth goes with the plan ([`crate::Worth`]): the draft model stops where its own confidence falls
+//!   below it, and has room to go on beyond the planned depth where it does not;
+//! - lookups are judged in every step in which they find something, drafted or not ([`crate::Looked`]);
 //! - with several sources, [`super::choose`] says who drafts.
 //!
 //! # Example
@@ -254,5 +255,22 @@ fn leave_it_to_one(arms: &mut [Arm]) {
         } else {
             arm.limit = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_has_all_the_room_there_is_and_lookups_what_was_planned() {
+        let model = Arm::geometric(0.8, 16);
+        let lookup = Arm {
+            runs_a_model: false,
+            ..model
+        };
+        assert_eq!(rooms(&[model, lookup], &[2, 5], 12), [7, 5]);
+        assert_eq!(rooms(&[model, model], &[1, 0], 40), [16, 0]);
+        assert_eq!(rooms(&[model, model], &[2, 4], 6), [2, 4]);
     }
 }
