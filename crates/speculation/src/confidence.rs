@@ -1,20 +1,14 @@
-//! How far a drafter can be believed about itself, and when a draft is long enough.
+//! How far a drafter can be believed about itself.
 //!
 //! A draft model knows where it is guessing: the smaller its lead of the best token over the second best, the
 //! likelier the target disagrees. [`Confidence`] is that lead as a share of both, `1 / (1 + e^-lead)`. A token that
 //! was *drawn* may only be judged by what it was drawn from, never by itself (see [`crate::verify::speculative_draft`]):
 //! the likelier the best token is, the less there is to disagree about. Both kinds are counted apart;
-//! [`Calibration`] counts how often tokens of each confidence were accepted; [`Worth`] compares what one more
-//! token promises with what it costs, at the price that time has. So a draft ends where this text becomes hard to
-//! guess, not where texts do on average:
-//!
-//! - a token is *kept* if `survival >= price * row`, survival being the product of the chances up to it: its pass
-//!   is paid already, its row of the verification is not;
-//! - the draft *goes on* if `survival * usual chance >= price * (row + share of a pass)`.
+//! [`Calibration`] counts how often tokens of each confidence were accepted. What follows from it is [`crate::Worth`]'s.
 //!
 //! # Example
 //! ```
-//! use forespeak_speculation::{Calibration, Confidence, Worth};
+//! use forespeak_speculation::{Calibration, Confidence};
 //!
 //! let mut calibration = Calibration::default();
 //! for _ in 0..200 {
@@ -24,12 +18,6 @@
 //! let sure = calibration.chance(Confidence::of_lead(3.0));
 //! let torn = calibration.chance(Confidence::of_lead(0.1));
 //! assert!(sure > 0.95 && torn < 0.1);
-//!
-//! // Two thousand tokens a second; a row of the verification takes 0.1 ms, a pass of the drafter 0.1 ms.
-//! let worth = Worth { price: 2_000.0, row: 1e-4, pass: 1e-4, more: 0.0 };
-//! assert!(worth.keeps(sure) && !worth.keeps(torn));
-//! assert!(worth.goes_on(sure, 0.7, 1) && !worth.goes_on(0.5, 0.7, 1));
-//! assert!(worth.goes_on(0.5, 0.7, 4)); // four sequences share the pass
 //! ```
 
 /// Classes of confidence that are counted apart.
@@ -168,37 +156,6 @@ impl Calibration {
     }
 }
 
-/// What one more token of a draft must bring. The default asks for nothing: drafts get as long as planned.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Worth {
-    /// Tokens per second that time is worth.
-    pub price: f64,
-    /// Seconds for one more row of the verification.
-    pub row: f64,
-    /// Seconds for a pass of the drafter, whoever is in it.
-    pub pass: f64,
-    /// Seconds for each sequence in it.
-    pub more: f64,
-}
-
-impl Worth {
-    /// Whether a drafted token that survives with this chance should be verified.
-    pub fn keeps(&self, survival: f64) -> bool {
-        survival >= self.price * self.row
-    }
-
-    /// Whether to draft one more behind tokens that survive with this chance, in a pass of `sequences`.
-    pub fn goes_on(&self, survival: f64, chance: f64, sequences: usize) -> bool {
-        let pass = self.pass / sequences.max(1) as f64 + self.more;
-        survival * chance >= self.price * (self.row + pass)
-    }
-
-    /// Whether it asks for anything.
-    pub fn is_nothing(&self) -> bool {
-        self.price <= 0.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -231,12 +188,6 @@ mod tests {
         }
         assert!(calibration.chance(chosen) < 0.1 && calibration.chance(drawn) > 0.9);
         assert!(calibration.usual(chosen) < 0.1 && calibration.usual(drawn) > 0.9);
-    }
-
-    #[test]
-    fn nothing_asked_means_everything_goes_on() {
-        let worth = Worth::default();
-        assert!(worth.is_nothing() && worth.keeps(0.0) && worth.goes_on(0.0, 0.0, 1));
     }
 
     proptest! {

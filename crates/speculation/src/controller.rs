@@ -72,16 +72,7 @@ impl Controller {
         for verified in outcome.drafts {
             drafted += verified.drafted;
             self.recent.push(verified);
-            self.evidence.acceptance.observe_draft(
-                now,
-                verified.id,
-                verified.source,
-                Seen {
-                    planned: verified.planned,
-                    drafted: verified.drafted,
-                    accepted: verified.accepted,
-                },
-            );
+            self.judge(now, verified);
         }
         let shape = StepShape {
             sequences: outcome.drafts.len(),
@@ -99,6 +90,29 @@ impl Controller {
         let drafting = outcome.draft.saturating_sub(along).max(outcome.draft / 2);
         costs.observe_draft(now, passes, rows, context, drafting);
         self.law.observe(now, outcome);
+    }
+
+    /// Learns what drafts are worth: from the one that was made, and from what a lookup had found beside or behind it.
+    fn judge(&mut self, now: Duration, verified: &Verified) {
+        let Verified { id, source, .. } = *verified;
+        let acceptance = &mut self.evidence.acceptance;
+        let seen = Seen {
+            planned: verified.planned,
+            drafted: verified.drafted,
+            accepted: verified.accepted,
+        };
+        acceptance.count(id, source, seen);
+        if source.runs_a_model() || verified.lookup.is_none() {
+            acceptance.learn(now, id, source, seen);
+        }
+        if let Some(found) = verified.lookup {
+            let seen = Seen {
+                planned: found.compared,
+                drafted: found.compared,
+                accepted: found.agreed,
+            };
+            acceptance.learn(now, id, Source::Ngram(found.strength), seen);
+        }
     }
 
     /// Learns how far the draft model knew what it was worth: its confidence in the tokens of a draft, and how many
@@ -162,5 +176,37 @@ impl Controller {
             "few looked-up drafts are accepted: these texts do not repeat themselves; \
              give a draft model with --draft, or start with --drafter off"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Strength;
+    use crate::step::Looked;
+
+    #[test]
+    fn a_lookup_is_known_to_hit_though_the_model_drafts() {
+        let mut controller = Controller::default();
+        let lookup = Source::Ngram(Strength::Fair);
+        let first = |controller: &Controller| {
+            let acceptance = &controller.evidence().acceptance;
+            acceptance.survival(99, lookup)[0]
+        };
+        assert!(first(&controller) < 0.6);
+        for step in 0..40 {
+            let verified = Verified {
+                id: 1,
+                source: Source::Model,
+                planned: 2,
+                drafted: 2,
+                accepted: 1,
+                lookup: Some(Looked::compare(Strength::Fair, &[7, 8, 9], &[7, 8])),
+            };
+            controller.judge(Duration::from_millis(step), &verified);
+        }
+        assert!(first(&controller) > 0.9, "{}", first(&controller));
+        let totals = controller.evidence().acceptance.totals(lookup);
+        assert_eq!(totals.drafts, 0, "none was made");
     }
 }

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | which drafted tokens become text? | [`verify`] |
 //! | how likely are drafts to be accepted? | [`Acceptance`] |
-//! | how far can a drafter be believed about itself? | [`Calibration`], [`Worth`] |
+//! | how far can a drafter be believed about itself? | [`Calibration`] |
+//! | when is its draft long enough? | [`Worth`] |
 //! | what does a step cost? | [`Costs`] |
 //! | what did this text say the last time it got here? | [`ngram`] |
 //! | who drafts what, and how deep? | [`law`]: `goodput`, `threshold`, `fixed:K` |
@@ -55,6 +56,7 @@
 //!     planned: depth,
 //!     drafted: draft.len(),
 //!     accepted: walk.accepted(),
+//!     lookup: None, // or what was found, held against what came
 //! };
 //! controller.observe(now, &Outcome {
 //!     drafts: &[verified],
@@ -83,16 +85,18 @@ pub mod simulate;
 mod source;
 mod step;
 pub mod verify;
+mod worth;
 
 #[cfg(doc)]
 use std::time::Duration;
 
 pub use acceptance::{Acceptance, MAX_DEPTH, Seen, Survival, Totals, expected_tokens};
-pub use confidence::{Calibration, Confidence, Worth};
+pub use confidence::{Calibration, Confidence};
 pub use controller::{Controller, LOW_ACCEPTANCE};
 pub use cost::{Costs, DEFAULT_DRAFT_RATIO, StepShape};
 pub use error::ParseError;
 pub use law::{Decision, LawSpec, Reason};
 pub use random::{Lane, PositionKey};
 pub use source::{DrafterKind, Drafters, Source, Strength};
-pub use step::{Candidate, Draft, Lookup, Outcome, Plan, Step, Verified};
+pub use step::{Candidate, Draft, Looked, Lookup, Outcome, Plan, Step, Verified};
+pub use worth::Worth;

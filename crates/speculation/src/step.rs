@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::confidence::Worth;
 use crate::law::Decision;
 use crate::source::{Source, Strength};
+use crate::worth::Worth;
 
 /// A sequence that decodes in the next step, and what could be drafted for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub struct Draft {
     pub source: Source,
     /// Tokens to draft.
     pub depth: usize,
+    /// Tokens that may be drafted by one who knows what each of them is worth and stops where it is not [`Plan::worth`]
+    /// it: as many as `depth`, or more.
+    pub room: usize,
     /// It is to find out what its tokens are worth: all of them are wanted, whatever the drafter thinks of them.
     pub probes: bool,
 }
@@ -92,6 +95,33 @@ pub struct Verified {
     pub drafted: usize,
     /// Tokens of these that were accepted.
     pub accepted: usize,
+    /// What a lookup found, held against what the text then said, whoever drafted.
+    pub lookup: Option<Looked>,
+}
+
+/// How far the text went along with what a lookup had found. It takes no draft to know: the tokens that came are there to
+/// be compared, so that a lookup is judged in every step in which it finds something, for nothing. Behind a draft that
+/// was right in all, the token after it is compared too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    /// How well it matched.
+    pub strength: Strength,
+    /// Tokens compared: those that came in the step, as far as the lookup had any.
+    pub compared: usize,
+    /// Tokens of these that agree, from the first.
+    pub agreed: usize,
+}
+
+impl Looked {
+    /// Holds what was found against what came.
+    pub fn compare(strength: Strength, found: &[u32], came: &[u32]) -> Self {
+        let pairs = found.iter().zip(came);
+        Self {
+            strength,
+            compared: pairs.len(),
+            agreed: pairs.take_while(|(found, came)| found == came).count(),
+        }
+    }
 }
 
 /// What a step was and took.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use forespeak_speculation::simulate::{Machine, Run, Text, World};
+use forespeak_speculation::simulate::{Machine, Run, Sight, Text, World};
 use forespeak_speculation::{Controller, Costs, LawSpec};
 
 const FIXED: [usize; 5] = [1, 2, 4, 8, 12];
@@ -84,6 +84,27 @@ fn copying_is_found_to_pay_at_sixteen_streams() {
     let world = World::steady(Machine::SMALL_MODEL, Text::COPYING, 16);
     let mean = mean_ratio_to_off(&world, 3.0);
     assert!(mean >= 1.1, "{mean:.3} of off");
+}
+
+/// One row more than eight costs as much as eight more: what each depth costs must be tried, the shallower ones too.
+#[test]
+fn copies_are_not_drafted_beyond_where_a_group_of_rows_ends() {
+    for seed in 1..=4 {
+        let world = World {
+            seed,
+            ..World::steady(Machine::SMALL_MODEL, Text::COPYING.without_model(), 1)
+        };
+        let run = world.run(LawSpec::Goodput, 4.0);
+        let drafts = |sight: &&Sight| !sight.probe && sight.at > 2.0 && sight.depth > 0.0;
+        let depths: Vec<f64> = run.sights.iter().filter(drafts).map(|s| s.depth).collect();
+        let beyond = depths.iter().filter(|&&depth| depth > 7.0).count();
+        let mean = depths.iter().sum::<f64>() / depths.len() as f64;
+        assert!(
+            mean > 5.0 && 10 * beyond < depths.len(),
+            "seed {seed}: {mean} on average, {beyond} of {} beyond",
+            depths.len()
+        );
+    }
 }
 
 /// Guesses fail in runs, and a run of them must not turn drafts off where they pay on the whole.

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use speculation::verify::Distribution;
-use speculation::{Calibration, Confidence, Draft, DrafterKind, Drafters, Source, Worth};
+use speculation::{Calibration, Confidence, Draft, DrafterKind, Drafters, Looked, Source, Worth};
 
 use crate::blocks::BlockHash;
 use crate::sampling::Sampler;
@@ -34,6 +34,11 @@ pub(super) trait Drafter: Send {
     /// A step ended: of all that was taken for the sequence's text, the first `tokens` tokens hold.
     fn verified(&mut self, _id: SeqId, _tokens: usize) {}
 
+    /// These tokens came: how they compare with what it had offered, if it can tell without having drafted.
+    fn judged(&mut self, _id: SeqId, _came: &[u32]) -> Option<Looked> {
+        None
+    }
+
     /// A sequence lost its blocks.
     fn preempted(&mut self, _id: SeqId) {}
 
@@ -57,6 +62,8 @@ pub(crate) struct Decoding<'a> {
     pub(crate) max_depth: usize,
     /// Who may draft for it, as far as its request has a say.
     pub(crate) drafters: Drafters,
+    /// Tokens that end its answer.
+    pub(crate) ends: &'a [u32],
 }
 
 /// What a drafter could do for a sequence.
@@ -96,7 +103,7 @@ impl Intent {
         Self {
             id,
             source: draft.source,
-            depth: draft.depth,
+            depth: draft.room,
             probes: draft.probes,
             loan: None,
             draft: Vec::new(),

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use speculation::ngram::{Found, SuffixIndex, TenantPool};
-use speculation::{DrafterKind, Source};
+use speculation::{DrafterKind, Looked, Source, Strength};
 
 use super::drafter::{Decoding, DraftTime, Drafter, Offer, StopRule, Wanted};
 use crate::scheduler::SeqId;
@@ -23,7 +23,14 @@ pub(super) struct Lookups {
 #[derive(Debug, Default)]
 struct Lookup {
     index: SuffixIndex,
-    found: Vec<u32>,
+    /// Until the text has gone on.
+    offered: Option<Offered>,
+}
+
+#[derive(Debug)]
+struct Offered {
+    strength: Strength,
+    tokens: Vec<u32>,
 }
 
 impl Drafter for Lookups {
@@ -42,14 +49,16 @@ impl Drafter for Lookups {
         let earlier = self
             .earlier
             .propose(tenant, sequence.tokens, sequence.max_depth);
-        let found = longer_match(own, earlier)?;
-        let offer = Offer {
-            source: Source::Ngram(found.lookup().strength),
-            length: found.tokens.len(),
+        let found = longer_match(own, earlier);
+        lookup.offered = found.map(|found| Offered {
+            strength: found.lookup().strength,
+            tokens: up_to_an_end(found.tokens, sequence.ends),
+        });
+        lookup.offered.as_ref().map(|offered| Offer {
+            source: Source::Ngram(offered.strength),
+            length: offered.tokens.len(),
             behind: 0,
-        };
-        lookup.found = found.tokens;
-        Some(offer)
+        })
     }
 
     fn draft(
@@ -58,12 +67,18 @@ impl Drafter for Lookups {
         _stop: &StopRule<'_>,
     ) -> Result<DraftTime, String> {
         for Wanted { intent, .. } in wanted {
-            if let Some(lookup) = self.sequences.get_mut(&intent.id) {
-                intent.draft = std::mem::take(&mut lookup.found);
+            let lookup = self.sequences.get(&intent.id);
+            if let Some(offered) = lookup.and_then(|lookup| lookup.offered.as_ref()) {
+                intent.draft = offered.tokens.clone();
                 intent.draft.truncate(intent.depth);
             }
         }
         Ok(DraftTime::default())
+    }
+
+    fn judged(&mut self, id: SeqId, came: &[u32]) -> Option<Looked> {
+        let offered = self.sequences.get_mut(&id)?.offered.take()?;
+        Some(Looked::compare(offered.strength, &offered.tokens, came))
     }
 
     fn learn(&mut self, salt: Option<&str>, answer: &[u32]) {
@@ -77,6 +92,15 @@ impl Drafter for Lookups {
     fn forget_all(&mut self) {
         self.sequences.clear();
     }
+}
+
+/// Behind a token that ends the answer nothing is ever accepted: a copied text is followed by whatever the prompt went on
+/// with.
+fn up_to_an_end(mut tokens: Vec<u32>, ends: &[u32]) -> Vec<u32> {
+    if let Some(end) = tokens.iter().position(|token| ends.contains(token)) {
+        tokens.truncate(end + 1);
+    }
+    tokens
 }
 
 /// Of equals, what the sequence said itself.
@@ -105,6 +129,7 @@ mod tests {
 
     const A: SeqId = SeqId(1);
     const B: SeqId = SeqId(2);
+    const END: u32 = 99;
 
     fn found(
         lookups: &mut Lookups,
@@ -119,10 +144,11 @@ mod tests {
             tokens,
             max_depth,
             drafters: Drafters::Auto,
+            ends: &[END],
         })?;
-        let found = lookups.sequences[&id].found.clone();
-        assert_eq!(found.len(), offer.length);
-        Some(found)
+        let offered = lookups.sequences[&id].offered.as_ref().unwrap();
+        assert_eq!(offered.tokens.len(), offer.length);
+        Some(offered.tokens.clone())
     }
 
     #[test]
@@ -132,6 +158,23 @@ mod tests {
         assert_eq!(found(&mut lookups, A, None, &tokens, 2).unwrap(), [3, 4]);
         tokens.push(3);
         assert_eq!(found(&mut lookups, A, None, &tokens, 2).unwrap(), [4, 5]);
+    }
+
+    #[test]
+    fn what_follows_the_end_of_an_answer_is_not_offered() {
+        let mut lookups = Lookups::default();
+        let tokens = [1, 2, 3, END, 7, 8, 1, 2];
+        assert_eq!(found(&mut lookups, A, None, &tokens, 6).unwrap(), [3, END]);
+    }
+
+    #[test]
+    fn an_offer_is_held_once_against_what_came_though_nobody_drafted_it() {
+        let mut lookups = Lookups::default();
+        found(&mut lookups, A, None, &[1, 2, 3, 4, 5, 1, 2], 3);
+        let looked = lookups.judged(A, &[3, 9]).unwrap();
+        assert_eq!((looked.compared, looked.agreed), (2, 1));
+        assert_eq!(looked.strength, Strength::Weak);
+        assert_eq!(lookups.judged(A, &[3, 4]), None);
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub(crate) struct Fate<'a> {
     pub(crate) accepted: usize,
     /// Tokens of the sequence before the step.
     pub(crate) tokens: usize,
+    /// Those that came with it; none if the sequence has ended.
+    pub(crate) came: &'a [u32],
     /// The sequence has ended with this step.
     pub(crate) ended: bool,
 }
@@ -249,6 +251,7 @@ impl Drafting {
                 drafter.verified(fate.id, fate.tokens + fate.accepted);
             }
         }
+        let drafters = &mut self.drafters;
         let verified: Vec<Verified> = fates
             .iter()
             .map(|fate| Verified {
@@ -257,6 +260,10 @@ impl Drafting {
                 planned: fate.planned,
                 drafted: fate.drafted,
                 accepted: fate.accepted,
+                lookup: drafters
+                    .iter_mut()
+                    .filter(|_| !fate.came.is_empty())
+                    .find_map(|drafter| drafter.judged(fate.id, fate.came)),
             })
             .collect();
         self.worked += step;

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use model::{BLOCK_TOKENS, Batch, Logits};
-use speculation::{DrafterKind, MAX_DEPTH, Source, Worth};
+use speculation::{Confidence, DrafterKind, MAX_DEPTH, Source, Worth};
 
 use super::drafter::{Decoding, DraftTime, Drafter, Offer, StopRule, Wanted};
 use crate::blocks::BlockHash;
@@ -62,8 +62,12 @@ struct Rows {
 enum Hope {
     /// Nobody asks: it gets as long as planned.
     Any,
-    /// All of its tokens are accepted with the chance `survival`, and one more with `next` times that.
-    Judged { survival: f64, next: f64 },
+    /// All of its `tokens` are accepted with the chance `survival`, and one more with `next` times that.
+    Judged {
+        tokens: usize,
+        survival: f64,
+        next: f64,
+    },
     /// It has ended.
     Ended,
 }
@@ -73,7 +77,11 @@ impl Hope {
     fn goes_on(self, worth: &Worth, sequences: usize) -> bool {
         match self {
             Self::Any => true,
-            Self::Judged { survival, next } => worth.goes_on(survival, next, sequences),
+            Self::Judged {
+                tokens,
+                survival,
+                next,
+            } => worth.goes_on(tokens, survival, next, sequences),
             Self::Ended => false,
         }
     }
@@ -209,25 +217,27 @@ impl DraftModel {
             return Hope::Ended;
         };
         let mut after = Hope::Any;
-        if !stop.worth.is_nothing() && !intent.probes {
+        if !stop.worth.is_nothing() {
             let confidence = guess.confidence(scores, known);
-            let before = match hope {
-                Hope::Judged { survival, .. } => survival,
-                Hope::Any | Hope::Ended => 1.0,
-            };
-            let survival = before * stop.calibration.chance(confidence);
-            if !stop.worth.keeps(survival) {
-                intent.skipped = Some(confidence);
-                return Hope::Ended;
+            if !intent.probes {
+                after = match judge(hope, ahead, confidence, stop) {
+                    Hope::Ended => {
+                        intent.skipped = Some(confidence);
+                        return Hope::Ended;
+                    }
+                    judged => judged,
+                };
             }
+            // A probe is not ended by what the drafter thinks of itself, and shows what that is worth.
             intent.confidences.push(confidence);
-            after = Hope::Judged {
-                survival,
-                next: stop.calibration.usual(confidence),
-            };
         }
         intent.draft.push(guess.token);
         intent.odds.extend(guess.odds);
+        if one.sampler.ends().contains(&guess.token) {
+            // It was not the drafter that gave up: behind the end of an answer there is nothing to draft.
+            intent.depth = intent.draft.len();
+            return Hope::Ended;
+        }
         after
     }
 
@@ -341,5 +351,24 @@ impl DraftModel {
             progress.marked = progress.marked.max(full.min(one.names.len()));
         }
         Ok(())
+    }
+}
+
+/// What is to be expected of a draft with one more token behind its `ahead`, of this confidence; it has ended before that
+/// if the token is not worth its row.
+fn judge(hope: Hope, ahead: usize, confidence: Confidence, stop: &StopRule<'_>) -> Hope {
+    let before = match hope {
+        Hope::Judged { survival, .. } => survival,
+        Hope::Any | Hope::Ended => 1.0,
+    };
+    let survival = before * stop.calibration.chance(confidence);
+    let next = stop.calibration.usual(confidence);
+    if !stop.worth.keeps(ahead, survival, next) {
+        return Hope::Ended;
+    }
+    Hope::Judged {
+        tokens: ahead + 1,
+        survival,
+        next,
     }
 }

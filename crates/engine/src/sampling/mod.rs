@@ -117,6 +117,11 @@ impl Sampler {
         }
     }
 
+    /// The tokens that would end the answer.
+    pub(crate) fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
     /// Chooses the next token from the model's scores, of which the first `known` have a name in the
     /// vocabulary: as without a draft, unless one was `drawn`. The row is spent.
     pub(crate) fn sample(

@@ -134,12 +134,14 @@ impl Worker {
                 let request = self.requests.get(&key)?;
                 let sequence = self.scheduler.sequence(work.id)?;
                 let room = self.scheduler.room_ahead(work.id);
+                let choice = request.choices.get(index)?;
                 Some(Decoding {
                     id: work.id,
                     salt: sequence.chain.salt(),
                     tokens: &sequence.tokens,
                     max_depth: request.guesses_allowed(index).min(room),
                     drafters: request.sampling.speculative_drafters,
+                    ends: choice.sampler.ends(),
                 })
             })
             .collect();
@@ -192,6 +194,8 @@ impl Worker {
                 let guess = guess.as_ref()?;
                 // Behind the end of an answer nothing was verified, and nothing is known of the drafter.
                 let whole = guess.verified == guess.tokens.len();
+                let sequence = self.scheduler.sequence(work.id);
+                let came = sequence.and_then(|sequence| sequence.tokens.get(guess.before..));
                 Some(Fate {
                     id: work.id,
                     source: guess.source,
@@ -200,7 +204,8 @@ impl Worker {
                     drafted: guess.verified,
                     accepted: guess.accepted,
                     tokens: guess.before,
-                    ended: self.scheduler.sequence(work.id).is_none(),
+                    came: came.unwrap_or_default(),
+                    ended: sequence.is_none(),
                 })
             })
             .collect();

@@ -18,8 +18,8 @@ pub(super) struct Decay {
 }
 
 /// Time discounts at most so many half-lives for one draft: a single one must not decide alone where steps
-/// are slow.
-const MOST_HALF_LIVES: f64 = 0.25;
+/// are slow, and four probes in a row must.
+const MOST_HALF_LIVES: f64 = 0.5;
 
 /// The long record's half-lives over the short one's.
 const LONGER: f64 = 8.0;

@@ -72,8 +72,9 @@ const SOURCE_DECAY: Decay = Decay {
 /// Expected rejections that a sequence's own record must reach to count as much as its source's.
 const SEQUENCE_PRIOR: f64 = 2.0;
 
-/// The same between a source's level and "as the shape says".
-const SOURCE_PRIOR: f64 = 0.3;
+/// The same between a source's level and "as the shape says". Two or three drafts: the first one alone may be bad luck, and
+/// a source that is given up for it is hardly tried again.
+const SOURCE_PRIOR: f64 = 1.0;
 
 /// Survival of each position of a draft, falling.
 pub type Survival = [f64; MAX_DEPTH];
@@ -167,6 +168,12 @@ impl Acceptance {
 
     /// The same for a draft that may have ended before it was as long as planned.
     pub fn observe_draft(&mut self, now: Duration, sequence: u64, source: Source, seen: Seen) {
+        self.count(sequence, source, seen);
+        self.learn(now, sequence, source, seen);
+    }
+
+    /// Learns from a draft, or from one that could have been made: lookups are held against the text in any case.
+    pub(crate) fn learn(&mut self, now: Duration, sequence: u64, source: Source, seen: Seen) {
         let made = seen.drafted.min(MAX_DEPTH);
         let accepted = seen.accepted.min(made);
         let stopped = made < seen.planned.min(MAX_DEPTH);
@@ -190,19 +197,33 @@ impl Acceptance {
         let weight = usual.max(1.0).powi(-2);
         record.shape.observe(drafted, accepted, weight);
         record.level.observe(now, observed, expected, SOURCE_DECAY);
-        if made > 0 {
-            record.totals.add(made, accepted);
+        let own = self.own(sequence);
+        if let Some(level) = own.levels.get_mut(source.index()) {
+            level.observe(now, observed, expected, SEQUENCE_DECAY);
         }
+    }
 
+    /// Counts a draft that was made; empty ones are none.
+    pub(crate) fn count(&mut self, sequence: u64, source: Source, seen: Seen) {
+        let drafted = seen.drafted.min(MAX_DEPTH);
+        let accepted = seen.accepted.min(drafted);
+        if drafted == 0 {
+            return;
+        }
+        if let Some(record) = self.sources.get_mut(source.index()) {
+            record.totals.add(drafted, accepted);
+        }
+        let own = self.own(sequence);
+        own.drafted += drafted as u64;
+        own.accepted += accepted as u64;
+    }
+
+    fn own(&mut self, sequence: u64) -> &mut SequenceRecord {
         self.clock += 1;
         self.make_room(sequence);
         let own = self.sequences.entry(sequence).or_default();
         own.seen = self.clock;
-        own.drafted += made as u64;
-        own.accepted += accepted as u64;
-        if let Some(level) = own.levels.get_mut(source.index()) {
-            level.observe(now, observed, expected, SEQUENCE_DECAY);
-        }
+        own
     }
 
     /// Survival of each position for the next draft of a sequence; one never seen is like its source.
@@ -309,6 +330,14 @@ mod tests {
         let totals = acceptance.totals(Source::Model);
         assert_eq!(totals.drafts, 20_000);
         assert!(totals.drafted.is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn one_draft_that_failed_does_not_give_a_source_up() {
+        let mut acceptance = Acceptance::default();
+        acceptance.observe(Duration::ZERO, 1, Source::Model, 2, 0);
+        let next = acceptance.survival(2, Source::Model)[0];
+        assert!(next > 0.2, "{next}");
     }
 
     #[test]

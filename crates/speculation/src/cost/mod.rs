@@ -144,12 +144,21 @@ impl Costs {
     }
 
     /// Seconds for the draft model to read `tokens` tokens before it can draft. Before it was measured: as if eight of
-    /// them took as long as a pass.
+    /// them took as long as a pass. The first time may be a hundred times slower, out of pages that nobody has touched
+    /// yet, and nobody would read again to find out: so a few measurements only lower that guess.
     pub fn catch_up(&self, tokens: usize) -> f64 {
         const IN_A_PASS: f64 = 8.0;
-        let token = match self.catch_up.median() {
-            0.0 => self.draft_pass(1, 0) / IN_A_PASS,
-            measured => measured,
+        const FEW: usize = 3;
+        let measured = self.catch_up.median();
+        let token = if self.catch_up.len() >= FEW {
+            measured
+        } else {
+            let guess = self.draft_pass(1, 0) / IN_A_PASS;
+            if measured > 0.0 {
+                guess.min(measured)
+            } else {
+                guess
+            }
         };
         tokens as f64 * token
     }
@@ -226,6 +235,10 @@ impl RunningMedian {
         self.next = (self.next + 1) % MEDIAN_OF;
     }
 
+    fn len(&self) -> usize {
+        self.latest.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.latest.len() == MEDIAN_OF
     }
@@ -251,4 +264,26 @@ pub(crate) fn median(samples: impl Iterator<Item = f64>) -> f64 {
     *samples
         .select_nth_unstable_by((count - 1) / 2, f64::total_cmp)
         .1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_reading_that_was_slow_is_not_believed_before_others_say_the_same() {
+        let mut costs = Costs::default();
+        let shape = StepShape {
+            sequences: 1,
+            ..StepShape::default()
+        };
+        costs.observe_verify(Duration::ZERO, &shape, Duration::from_millis(1));
+        let guess = costs.catch_up(100);
+        costs.observe_catch_up(26, Duration::from_millis(14));
+        assert!(costs.catch_up(100) <= guess);
+        for _ in 0..3 {
+            costs.observe_catch_up(10, Duration::from_millis(1));
+        }
+        assert!((costs.catch_up(100) - 0.01).abs() < 1e-9);
+    }
 }

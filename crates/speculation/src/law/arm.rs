@@ -7,11 +7,6 @@ use crate::source::Source;
 /// Tokens that the draft model has always to read: those that it guessed wrong, and the one behind.
 const ALWAYS: usize = 2;
 
-/// Drafts over which what is read is paid: about what is left of an answer. Where lookups hit in between it is paid
-/// too slowly; but who counts what was read for the last drafts finds much after every pause, drafts less for it, and
-/// makes the pauses longer.
-const PAID_OVER: f64 = 80.0;
-
 /// What one sequence could draft.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arm {
@@ -48,15 +43,24 @@ impl Arm {
         Self::geometric(0.0, 0)
     }
 
-    /// The same behind `tokens` that the draft model has not read.
-    pub(super) fn behind(self, evidence: &Evidence, tokens: usize) -> Self {
+    /// The same behind `tokens` that the draft model has not read, which is paid over so many drafts.
+    pub(super) fn behind(self, evidence: &Evidence, tokens: usize, paid_over: f64) -> Self {
         if !self.runs_a_model || tokens <= ALWAYS {
             return self;
         }
         let entry = evidence.costs.catch_up(tokens);
         Self {
             entry,
-            instalment: entry / PAID_OVER,
+            instalment: entry / paid_over,
+            ..self
+        }
+    }
+
+    /// The same with nothing to read.
+    pub(super) fn begun(self) -> Self {
+        Self {
+            entry: 0.0,
+            instalment: 0.0,
             ..self
         }
     }

@@ -11,6 +11,7 @@
 
 use super::Evidence;
 use super::arm::Arm;
+use super::turns::Turns;
 use crate::acceptance::MAX_DEPTH;
 use crate::cost::StepShape;
 use crate::source::Source;
@@ -24,6 +25,8 @@ const ROUNDS: usize = 2;
 pub(super) struct Choice {
     pub(super) source: Source,
     pub(super) arm: Arm,
+    /// Whether the model's draft would be the best if there were nothing to read.
+    pub(super) wants_model: bool,
 }
 
 /// What sequences would cost on their own beside the others.
@@ -38,16 +41,16 @@ struct Shares {
 pub(super) fn choose_sources(
     candidates: &[Candidate],
     evidence: &Evidence,
+    turns: &Turns,
     shape: &StepShape,
 ) -> Vec<Option<Choice>> {
     let sequences = shape.sequences.max(1);
     let options: Vec<[Option<Choice>; 2]> = candidates
         .iter()
-        .map(|candidate| options(candidate, evidence))
+        .map(|candidate| options(candidate, evidence, turns))
         .collect();
-    let first = |options: &[Option<Choice>; 2]| options.iter().flatten().next().copied();
-    if !options.iter().any(|[a, b]| a.is_some() && b.is_some()) {
-        return options.iter().map(first).collect();
+    if options.iter().all(|[_, by_model]| by_model.is_none()) {
+        return options.iter().map(|[lookup, _]| *lookup).collect();
     }
     let shares = Shares {
         verify: evidence.costs.verify_curve(shape, MAX_DEPTH),
@@ -60,13 +63,7 @@ pub(super) fn choose_sources(
         let (mut tokens, mut seconds) = (sequences as f64, plain);
         chosen.clear();
         for options in &options {
-            let mut best: Option<(Choice, Best)> = None;
-            for &choice in options.iter().flatten() {
-                let found = best_draft(&choice.arm, &shares, price);
-                if best.is_none_or(|(_, best)| found.worth > best.worth) {
-                    best = Some((choice, found));
-                }
-            }
+            let best = better(options, &shares, price);
             if let Some((_, best)) = best {
                 tokens += best.tokens;
                 seconds += best.seconds;
@@ -78,13 +75,40 @@ pub(super) fn choose_sources(
     chosen
 }
 
+/// The option that is worth more at a price, the first of equals, and what it is worth.
+fn better(options: &[Option<Choice>; 2], shares: &Shares, price: f64) -> Option<(Choice, Best)> {
+    let [lookup, by_model] =
+        options.map(|option| option.map(|choice| (choice, best_draft(&choice.arm, shares, price))));
+    let Some((choice, read)) = by_model else {
+        return lookup;
+    };
+    let found = lookup.map_or(0.0, |(_, found)| found.worth);
+    let begun = best_draft(&choice.arm.begun(), shares, price);
+    let (choice, best) = match lookup {
+        Some(lookup) if read.worth <= found => lookup,
+        _ => (choice, read),
+    };
+    let wants_model = begun.worth > found;
+    Some((
+        Choice {
+            wants_model,
+            ..choice
+        },
+        best,
+    ))
+}
+
 /// The lookup first: of equals it is taken, for it can be tried without reading anything.
-fn options(candidate: &Candidate, evidence: &Evidence) -> [Option<Choice>; 2] {
+fn options(candidate: &Candidate, evidence: &Evidence, turns: &Turns) -> [Option<Choice>; 2] {
     let choice = |source: Source, length: usize| {
         let limit = length.min(candidate.max_depth).min(MAX_DEPTH);
         let arm = Arm::new(evidence, candidate.id, source, limit);
-        let arm = arm.behind(evidence, candidate.behind);
-        (limit > 0).then_some(Choice { source, arm })
+        let arm = arm.behind(evidence, candidate.behind, turns.expected(candidate.id));
+        (limit > 0).then_some(Choice {
+            source,
+            arm,
+            wants_model: false,
+        })
     };
     [
         candidate
@@ -157,7 +181,7 @@ mod tests {
             context: 100,
             ..StepShape::default()
         };
-        let chosen = choose_sources(&[candidate], evidence, &shape);
+        let chosen = choose_sources(&[candidate], evidence, &Turns::default(), &shape);
         chosen[0].map(|choice| choice.source)
     }
 

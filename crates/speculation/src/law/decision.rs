@@ -34,7 +34,7 @@ pub enum Reason {
     },
     /// No draft pays.
     Off,
-    /// One sequence drafts deeper for one step, to see whether it would pay.
+    /// One sequence drafts deeper for one step, to see whether it would pay, or at another depth, to see what that costs.
     ProbeDeeper {
         /// Which one.
         sequence: u64,
@@ -98,7 +98,10 @@ impl fmt::Display for Reason {
             }
             Self::Off => f.write_str("no draft is worth its cost"),
             Self::ProbeDeeper { sequence } => {
-                write!(f, "sequence {sequence} tries a deeper draft for one step")
+                write!(
+                    f,
+                    "sequence {sequence} tries a draft of another depth for one step"
+                )
             }
             Self::ProbeOff => f.write_str("one step without drafts, to measure its cost"),
             Self::Given => f.write_str("the depth is fixed by configuration"),

@@ -6,7 +6,8 @@
 //!    when many come together;
 //! 3. one draft of a sequence that drafts nothing: of the one whose last probe gained, else of the one for whom least is
 //!    to be read first;
-//! 4. now and then, a draft that is one or two deeper than the best is believed to be.
+//! 4. a draft of a lookup of another length, if the best could be there and it is not known what it costs;
+//! 5. now and then, a draft that is one or two deeper than the best is believed to be.
 
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ const PROBE_DEPTH: usize = 2;
 /// Sequences from which on they probe together too.
 const TOGETHER_FROM: usize = 4;
 
+/// What a step that was never measured may bring beyond what is believed, as a part of it: as much as a group of rows that
+/// is full brings more than one that has just begun.
+const DOUBT: f64 = 0.25;
+
 /// However promising, a probe may fail: this part of its price must be there.
 const AT_RISK: f64 = 0.3;
 
@@ -36,6 +41,19 @@ pub(super) struct Draught<'a> {
     pub(super) plain_evidence: f64,
     /// Whether that is older than what steps with drafts cost.
     pub(super) plain_is_stale: bool,
+    /// Evidence of what a step with so many drafted tokens costs: from 1 on it is known.
+    pub(super) known: &'a dyn Fn(usize) -> f64,
+}
+
+/// Why something is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It is not known whether it pays.
+    Unsure,
+    /// The last probe of the same sequence gained.
+    Promising,
+    /// It is not known what it costs.
+    Cost,
 }
 
 /// Depths to be tried in place of those planned.
@@ -58,7 +76,36 @@ impl Draught<'_> {
         {
             return Some(probe);
         }
-        self.probe_deeper(prober)
+        self.probe_cost(prober)
+            .or_else(|| self.probe_deeper(prober))
+    }
+
+    /// Another depth of a lookup, deeper or not, that would be the best if it were cheaper than is believed without having
+    /// been measured. Costs are not smooth: rows are computed in groups, and the best depth is where one ends. Of one
+    /// sequence alone: together with others, or by the model, drafts are of all kinds of lengths anyway.
+    fn probe_cost(&self, prober: &mut Prober) -> Option<Tried> {
+        let (&[(sequence, source)], &[depth], [arm]) = (self.who, self.depths, self.arms) else {
+            return None;
+        };
+        let kind = source.kind();
+        // Nothing need be computed unless there is something to spend.
+        if depth == 0 || kind == DrafterKind::Model || !prober.affords(self.now, kind, 0.0, false) {
+            return None;
+        }
+        let mut best = (self.price(), depth);
+        for other in 1..=arm.limit.min(self.costs.most()) {
+            let unknown = (1.0 - (self.known)(other)).max(0.0);
+            let hoped = self.costs.goodput(self.arms, &[other]) * (1.0 + DOUBT * unknown);
+            if unknown > 0.0 && hoped > best.0 {
+                best = (hoped, other);
+            }
+        }
+        let (_, other) = best;
+        if other == depth {
+            return None;
+        }
+        self.try_out(prober, vec![other], Probed::One(sequence), kind, Why::Cost)
+            .map(|tried| (tried, Reason::ProbeDeeper { sequence }))
     }
 
     fn probe_off(&self, prober: &mut Prober) -> Option<Tried> {
@@ -96,7 +143,7 @@ impl Draught<'_> {
             return None;
         }
         let (sequence, _) = *self.who.first()?;
-        self.try_out(prober, tried, Probed::All, DrafterKind::Ngram, false)
+        self.try_out(prober, tried, Probed::All, DrafterKind::Ngram, Why::Unsure)
             .map(|tried| (tried, Reason::ProbeDeeper { sequence }))
     }
 
@@ -127,7 +174,7 @@ impl Draught<'_> {
             tried,
             Probed::One(sequence),
             kind,
-            promising.is_some(),
+            promising.map_or(Why::Unsure, |_| Why::Promising),
         )
         .map(|tried| (tried, Reason::ProbeDeeper { sequence }))
     }
@@ -159,7 +206,7 @@ impl Draught<'_> {
         tried: Vec<usize>,
         who: Probed,
         kind: DrafterKind,
-        promising: bool,
+        why: Why,
     ) -> Option<Vec<usize>> {
         let Self { arms, costs, .. } = self;
         if tried.iter().sum::<usize>() > costs.most() {
@@ -175,7 +222,7 @@ impl Draught<'_> {
             .map(|(arm, _)| arm.entry)
             .sum();
         let loss = (seconds - gain).max(AT_RISK * seconds);
-        if !prober.affords(self.now, kind, loss + read, promising) {
+        if !prober.affords(self.now, kind, loss + read, why == Why::Promising) {
             return None;
         }
         let usual = match who {
@@ -194,6 +241,7 @@ impl Draught<'_> {
                 seconds,
                 price,
                 read,
+                measures: why == Why::Cost,
             },
         );
         Some(tried)

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::arm::Arm;
 use super::step_costs::StepCosts;
 use super::{Decision, Evidence, Law, Reason};
-use crate::confidence::Worth;
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step};
+use crate::worth::Worth;
 
 /// A given depth.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +58,7 @@ pub(super) fn uniform(
                 id: candidate.id,
                 source,
                 depth,
+                room: depth,
                 probes: false,
             }
         })

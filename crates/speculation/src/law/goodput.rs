@@ -6,12 +6,13 @@
 //! Around that:
 //! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better, unless all of them
 //!   together promise less than no drafts: those are left at once;
-//! - at most 1 % of the time is spent on probes: a deeper draft of one sequence, or a plain step where it
+//! - at most 1 % of the time is spent on probes: a draft of another depth of one sequence, or a plain step where it
 //!   is not known, or not of late, what that costs. They bring the law back from depth 0;
-//! - what the draft model has to read before it can draft for a sequence is a part of the price, and its first drafts are
-//!   made by one sequence alone;
-//! - the planned depth is a bound: what a token must be worth goes with the plan ([`crate::Worth`]), and the draft
-//!   model stops where its own confidence falls below it;
+//! - what the draft model has to read before it can draft for a sequence is a part of the price, paid over as many drafts
+//!   as sequences turn out to want of it ([`super::turns`]), and its first drafts are made by one sequence alone;
+//! - what a token must be worth goes with the plan ([`crate::Worth`]): the draft model stops where its own confidence falls
+//!   below it, and has room to go on beyond the planned depth where it does not;
+//! - lookups are judged in every step in which they find something, drafted or not ([`crate::Looked`]);
 //! - with several sources, [`super::choose`] says who drafts.
 //!
 //! # Example
@@ -30,7 +31,7 @@
 //!         depth = controller.plan(now, &Step::decoding(&[candidate])).drafts[0].depth;
 //!         let verified = Verified {
 //!             id: 1, source: Source::Model, planned: depth, drafted: depth,
-//!             accepted: accepted_of(depth),
+//!             accepted: accepted_of(depth), lookup: None,
 //!         };
 //!         controller.observe(now, &Outcome {
 //!             drafts: &[verified],
@@ -59,10 +60,11 @@ use super::explore::Draught;
 use super::hold::Hold;
 use super::probe::Prober;
 use super::step_costs::StepCosts;
+use super::turns::Turns;
 use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
-use crate::step::{Draft, Outcome, Plan, Step};
+use crate::step::{Draft, Outcome, Plan, Step, Verified};
 
 /// Time and steps after which a step without drafts is made again: what everything is held against must be as fresh as
 /// what is held against it. A machine that has become faster would else seem to speculate well.
@@ -77,6 +79,7 @@ const TRIED: u64 = 12;
 pub struct Goodput {
     hold: Hold,
     prober: Prober,
+    turns: Turns,
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
@@ -84,8 +87,9 @@ pub struct Goodput {
     since_plain: u64,
 }
 
-/// Tokens and seconds of the latest steps. What time is worth to a draft that could go on is what it brought, not
-/// what a plan promised: a price above what is achieved would end drafts that raise it.
+/// Tokens and seconds of the latest steps that had to do without a lookup. What time is worth to a draft that could go on is
+/// what it brought, not what a plan promised: a price above what is achieved would end drafts that raise it. Nor is it what
+/// lookups bring: those wait where the text repeats itself, however one gets there.
 #[derive(Debug, Clone, Copy, Default)]
 struct Achieved {
     tokens: f64,
@@ -119,7 +123,13 @@ impl Law for Goodput {
             context: step.candidates.iter().map(|c| c.context).sum(),
             prefill_rows: step.prefill_rows,
         };
-        let (who, mut arms): (Vec<_>, Vec<_>) = choose_sources(step.candidates, evidence, &shape)
+        let choices = choose_sources(step.candidates, evidence, &self.turns, &shape);
+        for (choice, candidate) in choices.iter().zip(step.candidates) {
+            if choice.is_some_and(|choice| choice.wants_model) {
+                self.turns.count(candidate.id);
+            }
+        }
+        let (who, mut arms): (Vec<_>, Vec<_>) = choices
             .into_iter()
             .zip(step.candidates)
             .map(|(choice, candidate)| match choice {
@@ -143,6 +153,11 @@ impl Law for Goodput {
             plain_evidence: evidence.costs.evidence(now, &shape),
             plain_is_stale: self.since_plain >= PLAIN_EVERY.1
                 && evidence.costs.age(now, &shape) >= PLAIN_EVERY.0,
+            known: &|drafted| {
+                evidence
+                    .costs
+                    .evidence(now, &StepShape { drafted, ..shape })
+            },
         };
         let speedup = costs.speedup(&arms, &depths);
         let mut worth = costs.worth(&arms, &depths);
@@ -154,15 +169,20 @@ impl Law for Goodput {
         let plain = tried.iter().all(|&depth| depth == 0);
         self.since_plain = if plain { 0 } else { self.since_plain + 1 };
         let decision = Decision::of(&tried, speedup, reason);
+        let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who
             .into_iter()
-            .zip(depths.into_iter().zip(tried))
-            .map(|((id, source), (usual, depth))| Draft {
-                id,
-                source,
-                depth,
+            .zip(depths.into_iter().zip(tried.into_iter().zip(rooms)))
+            .map(|((id, source), (usual, (depth, room)))| {
                 // Only whoever goes deeper: the others' drafts are as worthy as ever, and no more.
-                probes: depth > usual,
+                let probes = depth > usual;
+                Draft {
+                    id,
+                    source,
+                    depth,
+                    room: if probes { depth } else { room },
+                    probes,
+                }
             })
             .collect();
         Plan {
@@ -173,7 +193,8 @@ impl Law for Goodput {
     }
 
     fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
-        if outcome.prefill_rows == 0 {
+        let looked_up = |v: &Verified| v.drafted > 0 && !v.source.runs_a_model();
+        if outcome.prefill_rows == 0 && !outcome.drafts.iter().all(looked_up) {
             let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
             let seconds = (outcome.verify + outcome.draft).as_secs_f64();
             self.achieved.push(tokens as f64, seconds);
@@ -184,6 +205,7 @@ impl Law for Goodput {
 
     fn forget(&mut self, sequence: u64) {
         self.hold.forget(sequence);
+        self.turns.forget(sequence);
     }
 }
 
@@ -205,6 +227,19 @@ impl Goodput {
     }
 }
 
+/// How far drafts may go. The draft model sees the text and knows where it can go on for long; how deep drafts pay on
+/// average must not keep it from that. What it does with its room is learnt like any draft.
+fn rooms(arms: &[Arm], depths: &[usize], most: usize) -> Vec<usize> {
+    let drafts = |(arm, depth): &(&Arm, &usize)| arm.runs_a_model && **depth > 0;
+    let by_model = arms.iter().zip(depths).filter(drafts).count();
+    let spare = most.saturating_sub(depths.iter().sum()) / by_model.max(1);
+    let room = |(arm, depth): (&Arm, &usize)| match drafts(&(arm, depth)) {
+        true => (depth + spare).min(arm.limit).max(*depth),
+        false => *depth,
+    };
+    arms.iter().zip(depths).map(room).collect()
+}
+
 /// Lets only the one begin for whom least is to be read.
 fn leave_it_to_one(arms: &mut [Arm]) {
     let behind = |arm: &&mut Arm| arm.entry > 0.0 && arm.limit > 0;
@@ -220,5 +255,22 @@ fn leave_it_to_one(arms: &mut [Arm]) {
         } else {
             arm.limit = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_has_all_the_room_there_is_and_lookups_what_was_planned() {
+        let model = Arm::geometric(0.8, 16);
+        let lookup = Arm {
+            runs_a_model: false,
+            ..model
+        };
+        assert_eq!(rooms(&[model, lookup], &[2, 5], 12), [7, 5]);
+        assert_eq!(rooms(&[model, model], &[1, 0], 40), [16, 0]);
+        assert_eq!(rooms(&[model, model], &[2, 4], 6), [2, 4]);
     }
 }

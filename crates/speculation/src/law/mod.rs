@@ -21,6 +21,7 @@ mod probe;
 mod spec;
 mod step_costs;
 mod threshold;
+mod turns;
 
 use std::fmt::Debug;
 use std::time::Duration;

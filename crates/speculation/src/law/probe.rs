@@ -94,6 +94,8 @@ pub(super) struct Pending {
     pub(super) price: f64,
     /// Seconds that the draft model is expected to read before.
     pub(super) read: f64,
+    /// It is made to see what a step costs: then it has not failed if it lost, and the next one need not wait.
+    pub(super) measures: bool,
 }
 
 /// What may be spent on one kind of drafts.
@@ -220,7 +222,7 @@ impl Prober {
         let rest = AFTER_FAILURE.from(now, self.step);
         let account = self.account(pending.kind);
         account.seconds -= loss;
-        if loss > 0.0 {
+        if loss > 0.0 && !pending.measures {
             account.rests_until = rest;
         }
     }
@@ -252,6 +254,7 @@ mod tests {
             seconds: LOSS,
             price: 50.0,
             read: 0.0,
+            measures: false,
         };
         prober.start(now, pending);
         prober.settle(now, &[verified(accepted)]);
@@ -269,6 +272,7 @@ mod tests {
             planned: 2,
             drafted: 2,
             accepted,
+            lookup: None,
         }
     }
 
@@ -313,6 +317,7 @@ mod tests {
                 seconds: LOSS,
                 price: 50.0,
                 read: 0.0,
+                measures: false,
             },
         );
         prober.charge(Duration::from_millis(20));

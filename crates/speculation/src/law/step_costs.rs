@@ -3,9 +3,9 @@
 use super::Evidence;
 use super::arm::{Arm, tokens};
 use crate::acceptance::MAX_DEPTH;
-use crate::confidence::Worth;
 use crate::cost::StepShape;
 use crate::step::Step;
+use crate::worth::Worth;
 
 /// Costs of the step that is being planned, in seconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +63,13 @@ impl StepCosts {
         self.verify.get(drafted).copied().unwrap_or(last)
     }
 
+    /// The same where there may be more rows than drafts are allowed to add: as dear as those are on average.
+    fn verify_beyond(&self, drafted: usize) -> f64 {
+        let most = self.most().max(1);
+        let row = (self.verify(most) - self.verify(0)) / most as f64;
+        self.verify(drafted) + row * drafted.saturating_sub(self.most()) as f64
+    }
+
     /// The same for an expected number.
     pub(super) fn verify_about(&self, drafted: f64) -> f64 {
         let (below, part) = (drafted.floor(), drafted.fract());
@@ -82,14 +89,22 @@ impl StepCosts {
 
     /// What a token must bring, once it is its turn, where the plan has these depths.
     pub(super) fn worth(&self, arms: &[Arm], depths: &[usize]) -> Worth {
-        let rows: usize = depths.iter().sum();
-        let planned = rows.clamp(1, self.most().max(1));
+        let of = |by_model: bool| {
+            let arms = arms.iter().zip(depths);
+            arms.filter(move |(arm, _)| arm.runs_a_model == by_model)
+                .map(|(_, &depth)| depth)
+        };
+        let looked_up: usize = of(false).sum();
+        let drafts = of(true).filter(|&depth| depth > 0).count().max(1);
         let drafting = self.pass.len().saturating_sub(1).max(1);
         let alone = self.pass(1);
         let more = (self.pass(drafting) - alone) / (drafting - 1).max(1) as f64;
         Worth {
             price: self.goodput(arms, depths),
-            row: (self.verify(planned) - self.verify(0)) / planned as f64,
+            rows: std::array::from_fn(|drafted| {
+                let seconds = self.verify_beyond(looked_up + drafts * drafted);
+                (seconds - self.verify(looked_up)) / drafts as f64
+            }),
             pass: (alone - more).max(0.0),
             more,
         }

@@ -26,7 +26,7 @@
 //!     let now = Duration::from_secs(second);
 //!     let drafted = law.plan(now, &Step::decoding(&step), &evidence).drafts[0].depth;
 //!     let verified = Verified {
-//!         id: 1, source: Source::Model, planned: drafted, drafted, accepted,
+//!         id: 1, source: Source::Model, planned: drafted, drafted, accepted, lookup: None,
 //!     };
 //!     let took = Duration::from_millis(9);
 //!     law.observe(now, &Outcome {
@@ -187,6 +187,7 @@ mod tests {
                 planned: drafted,
                 drafted,
                 accepted: (drafted as f64 * acceptance) as usize,
+                lookup: None,
             };
             let outcome = Outcome {
                 drafts: &[verified],

@@ -9,7 +9,7 @@ use crate::controller::Controller;
 use crate::cost::Costs;
 use crate::law::LawSpec;
 use crate::source::Source;
-use crate::step::{Candidate, Lookup, Outcome, Step, Verified};
+use crate::step::{Candidate, Draft, Looked, Lookup, Outcome, Step, Verified};
 
 /// Tokens of an answer; then the stream begins another sequence.
 const ANSWER: usize = 256;
@@ -203,6 +203,10 @@ impl World {
                 let accepted = (0..draft.depth)
                     .take_while(|&position| noise.uniform() < chances.at(position))
                     .count();
+                let lookup = candidates
+                    .get(index)
+                    .and_then(|candidate| candidate.lookup)
+                    .map(|found| looked(found, &text.lookup, draft, accepted, &mut noise));
                 let by_model = draft.source == Source::Model && draft.depth > 0;
                 read += stream.go_on(accepted + 1, by_model);
                 stream.hard = text.hard.is_some_and(|hard| {
@@ -215,6 +219,7 @@ impl World {
                     planned: draft.depth,
                     drafted: draft.depth,
                     accepted,
+                    lookup,
                 });
             }
             let (verify, draft) = self.mean_times(&verified);
@@ -291,6 +296,28 @@ impl World {
             })
             .sum::<f64>();
         (verify, draft)
+    }
+}
+
+/// What a lookup found, held against the `accepted + 1` tokens that came: as many as were drafted of it are known to agree.
+fn looked(
+    found: Lookup,
+    chances: &Guesses,
+    draft: &Draft,
+    accepted: usize,
+    noise: &mut Noise,
+) -> Looked {
+    let compared = found.length.min(accepted + 1);
+    let drafted = draft.depth > 0 && draft.source != Source::Model;
+    let known = if drafted { accepted } else { 0 };
+    let rejected = drafted && accepted < draft.depth;
+    let more = (known..compared)
+        .take_while(|&position| !rejected && noise.uniform() < chances.at(position))
+        .count();
+    Looked {
+        strength: found.strength,
+        compared,
+        agreed: known + more,
     }
 }
 

@@ -8,6 +8,7 @@ pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
 use super::table::Table;
 use super::{MEDIAN_OF, RunningMedian};
+use crate::acceptance::MAX_DEPTH;
 
 /// Cells kept. A server sees a few batch sizes at a time, each with a dozen numbers of drafted tokens; the
 /// longest unused goes when there are more.
@@ -156,7 +157,7 @@ impl Surface {
         let (batch, drafted) = (batch.max(1), drafted);
         let tempo = self.tempo;
         let slope = self.context.value();
-        let key = (bucket(batch), bucket(drafted));
+        let key = key(batch, drafted);
         let context = context as f64;
         let seconds = seconds.clamp(LEAST_SECONDS, MOST_SECONDS);
         let mut sample = seconds / tempo;
@@ -221,7 +222,7 @@ impl Surface {
         let deviation = MEDIAN_DEVIATION * self.spread / KNOWN_WITHIN;
         let needed = (deviation * deviation).clamp(least, most);
         self.cells
-            .get(&(bucket(batch.max(1)), bucket(drafted)))
+            .get(&key(batch.max(1), drafted))
             .map_or(0.0, |cell| cell.evidence(now) / needed)
     }
 
@@ -236,7 +237,7 @@ impl Surface {
 
     /// When something was last seen at this very place.
     pub(super) fn latest(&self, batch: usize, drafted: usize) -> Duration {
-        let cell = self.cells.get(&(bucket(batch.max(1)), bucket(drafted)));
+        let cell = self.cells.get(&key(batch.max(1), drafted));
         cell.map_or(Duration::ZERO, Cell::latest)
     }
 
@@ -290,7 +291,7 @@ impl Surface {
         batches.sort_unstable();
         batches.dedup();
         let deepest = self.cells.keys().map(|&(_, drafted)| drafted).max();
-        let drafted = grid(0, 2 * deepest.unwrap_or(0) + 1);
+        let drafted = grid(2 * deepest.unwrap_or(0) + 1);
         let deviation = MEDIAN_DEVIATION * self.spread / DIFFERENCE;
         let noise = (deviation * deviation).max(LEAST_NOISE);
         self.table = Table::new(batches, drafted, |b, d| {
@@ -352,6 +353,16 @@ fn corrected(
     (base * (sum / weight).exp(), weight)
 }
 
+/// The cell of a step. Those of one sequence are exact: where rows are computed in groups, one more or less decides, and
+/// it has no others to share them with.
+fn key(batch: usize, drafted: usize) -> (usize, usize) {
+    if batch == 1 && drafted <= MAX_DEPTH {
+        (batch, drafted)
+    } else {
+        (bucket(batch), bucket(drafted))
+    }
+}
+
 /// Exact up to 8, then four to an octave.
 fn bucket(x: usize) -> usize {
     if x <= 8 {
@@ -361,12 +372,16 @@ fn bucket(x: usize) -> usize {
     x.div_ceil(step) * step
 }
 
-/// The buckets from `first` to at least `last`.
-fn grid(first: usize, last: usize) -> Vec<usize> {
-    let mut grid = vec![bucket(first)];
-    let mut at = bucket(first);
+/// Numbers of drafted tokens from 0 to at least `last`: all that one sequence can draft, then buckets.
+fn grid(last: usize) -> Vec<usize> {
+    let mut grid = vec![0];
+    let mut at = 0;
     while at < last {
-        at = bucket(at + 1);
+        at = if at < MAX_DEPTH {
+            at + 1
+        } else {
+            bucket(at + 1)
+        };
         grid.push(at);
     }
     grid
