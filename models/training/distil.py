@@ -25,6 +25,8 @@ LATER_PHASES = [Phase(1.0, 2048, 0.12)]
 BATCH_TOKENS = 192 * 1024
 # Guesses in a round, as the engine makes them.
 DEPTH = 4
+# Tokens over which a round is felt in those after it.
+HORIZON = 12
 
 
 @dataclass
@@ -37,6 +39,10 @@ class Aim:
     written: float = 0.5  # share of the tokens
     variation: tuple = (0.5, 3.0)
     chance: tuple = (0.0, 0.0)
+    # Greedy guesses ask which token is first, not by how much: the chance is that of a distribution so many times as sharp, which
+    # leaves alone what is settled or out of reach.
+    sharp: float = 1.0
+    rounds: bool = False  # whether places count as an engine meets them, or all alike
 
 
 # Pages are shuffled, cut and read by the target anew after the draft has passed over them so often.
@@ -68,35 +74,83 @@ def chance_weight(hit, follows):
     return weight
 
 
-def loss_and_slope(guess, goal, follow, variation, chance):
+def round_weight(hit, follows):
+    """The same for the rounds of an engine, one after the other: a round begins behind the token that ended the last one.
+
+    `state[k]` is the chance that a place is the k-th guess of its round (the last: that it is the token after a round without a
+    miss), `rest[k]` how many rounds begin from there on. The weight is the rounds that being right saves, put in accepted tokens
+    a round, as above.
+    """
+    right = hit * follows
+    state = torch.full((DEPTH + 1, len(hit)), 1 / (DEPTH + 1), device=hit.device)
+    ahead = torch.zeros(DEPTH + 1, len(hit), device=hit.device)
+    for _ in range(HORIZON):
+        on = state[:DEPTH] * right
+        state = F.pad(torch.cat((1 - on.sum(0, keepdim=True), on))[:, :-1], (1, 0))
+        state[0, 0] = 1
+        anew = ahead[:1]
+        rest = torch.cat((anew + right * (ahead[1:] - anew), anew))
+        rest[0] += 1
+        ahead = F.pad(rest[:, 1:], (0, 1))
+    length = 1 / state[0].mean()
+    saved = (state[:DEPTH] * (ahead[:1] - ahead[1:])).sum(0)
+    # Where the text goes another way, what would have come after is not known: one token is saved, at the usual price.
+    return torch.where(follows > 0, saved, state[:DEPTH].sum(0) / length) * length ** 2
+
+
+def hits(guess, goal, sharp):
+    """The target's best token of each place, the draft's chance of naming it, and the logarithm of what its chances add up to."""
+    best, guess = goal.argmax(-1, keepdim=True), guess.float() * sharp
+    log_sum = guess.logsumexp(-1, keepdim=True)
+    return best, (guess.gather(-1, best) - log_sum).exp()[:, 0], log_sum
+
+
+def loss_and_slope(guess, goal, best, hit, log_sum, variation, chance, sharp):
     """Cross-entropy to the target's distribution, plus how much of the two distributions does not overlap, plus the tokens that
     would not be accepted, and the gradient for the draft's logits. All in one pass: autograd would carry the vocabulary through
-    memory several times more. `follow` is the text's next token, or -1 where its row ends."""
+    memory several times more."""
     p, log_q = goal.float().softmax(-1), guess.float().log_softmax(-1)
     q = log_q.exp()
-    best = goal.argmax(-1, keepdim=True)
-    hit = q.gather(-1, best)[:, 0]
-    chance = chance * chance_weight(hit, (follow == best[:, 0]).float())
     side = 0.5 * torch.sign(q - p)
     lean = (q * side).sum(-1, keepdim=True)
     loss = (-(p * log_q).sum(-1) + variation * (side * (q - p)).sum(-1) + chance * (1 - hit)).mean()
     is_best = torch.arange(guess.shape[-1], device=guess.device) == best
-    slope = q - p + variation[:, None] * q * (side - lean) + (chance * hit)[:, None] * (q - is_best.float())
+    keen = (guess.float() * sharp - log_sum).exp()
+    slope = q - p + variation[:, None] * q * (side - lean) + (sharp * chance * hit)[:, None] * (keen - is_best.float())
     return loss, (slope / len(guess)).to(guess.dtype)
 
 
-class DistilLoss(torch.autograd.Function):
-    """`loss_and_slope` for autograd; it must be the last step, because the slope is handed on as it is."""
+class HandedSlope(torch.autograd.Function):
+    """A loss whose gradient is known; it must be the last step, because the slope is handed on as it is."""
 
     @staticmethod
-    def forward(ctx, guess, goal, follow, variation, chance, both):
-        loss, slope = both(guess, goal, follow, variation, chance)
+    def forward(ctx, guess, loss, slope):
         ctx.save_for_backward(slope)
-        return loss
+        return loss.clone()
 
     @staticmethod
     def backward(ctx, _):
-        return *ctx.saved_tensors, None, None, None, None, None
+        return *ctx.saved_tensors, None, None
+
+
+class DistilLoss:
+    """The loss of a batch that is made of several parts, each with its weights."""
+
+    def __init__(self, device):
+        self.device = device
+        self.hits, self.both, self.everywhere = (compiled(f, device) for f in (hits, loss_and_slope, chance_weight))
+
+    def __call__(self, guess, goal, parts, variation, chance, sharp=1.0, rounds=False):
+        """`parts` are the rows of tokens, one after the other, that `guess` and `goal` are about."""
+        with torch.no_grad():
+            sharp = torch.full((), sharp, device=self.device)  # not a number: each would be compiled anew
+            best, hit, log_sum = self.hits(guess, goal, sharp)
+            sizes, weigh = [ids.numel() for ids in parts], round_weight if rounds else self.everywhere
+            follows = (torch.cat([following(ids) for ids in parts]) == best[:, 0]).float()
+            weights = [c * weigh(h, f) if c else torch.zeros_like(h) for c, h, f in zip(chance, hit.split(sizes), follows.split(sizes))]
+            overlap = torch.cat([torch.full((size,), v, device=self.device) for size, v in zip(sizes, variation)])
+            loss, slope = self.both(guess, goal, best, hit, log_sum, overlap, torch.cat(weights), sharp)
+        return HandedSlope.apply(guess, loss, slope)
 
 
 class Lessons:
@@ -183,19 +237,16 @@ def following(ids):
 
 def learner(model, teacher, long, written, device, batch_tokens, aim):
     """A function that leaves the gradients of one batch and returns its loss and its tokens."""
-    features, both = compiled(lambda m, ids: m.hidden(ids), device), compiled(loss_and_slope, device)
+    features, loss_of = compiled(lambda m, ids: m.hidden(ids), device), DistilLoss(device)
 
     def learn(phase):
         own = max(1, round(batch_tokens * aim.written / written.ids.shape[1]))
         rows = max(1, round(batch_tokens * (1 - aim.written) / phase.context))
-        parts = [long.take(rows, phase), written.take(own)]
-        goal = teacher.logits(torch.cat([hidden.flatten(0, 1) for _, hidden in parts]))
-        follow = torch.cat([following(ids) for ids, _ in parts])
-        variation, chance = (torch.cat([torch.full((ids.numel(),), v, device=device) for (ids, _), v in zip(parts, weights)])
-                             for weights in (aim.variation, aim.chance))
+        parts, hidden = zip(long.take(rows, phase), written.take(own))
+        goal = teacher.logits(torch.cat([h.flatten(0, 1) for h in hidden]))
         with torch.autocast(device, torch.bfloat16):
-            guess = F.linear(torch.cat([features(model, ids).flatten(0, 1) for ids, _ in parts]), model.embed_tokens.weight)
-            loss = DistilLoss.apply(guess, goal, follow, variation, chance, both)
+            guess = F.linear(torch.cat([features(model, ids).flatten(0, 1) for ids in parts]), model.embed_tokens.weight)
+        loss = loss_of(guess, goal, parts, aim.variation, aim.chance, aim.sharp, aim.rounds)
         loss.backward()
         return loss.detach(), len(guess)
     return learn
@@ -209,6 +260,8 @@ def main():
     p.add_argument("--written", type=float, default=Aim.written, help="share of the tokens that the target wrote")
     p.add_argument("--variation", type=float, nargs=2, default=Aim.variation, help="weight on long rows, on written rows")
     p.add_argument("--chance", type=float, nargs=2, default=Aim.chance, help="weight on long rows, on written rows")
+    p.add_argument("--sharp", type=float, default=Aim.sharp, help="how much sharper the chance is than the draft's distribution")
+    p.add_argument("--rounds", action="store_true", help="weigh the chance by the rounds of an engine")
     p.add_argument("--copies", type=float, default=0.0, help="share of the long rows that ask for a text again")
     args = p.parse_args()
     torch.manual_seed(3 + args.resume)
@@ -218,7 +271,7 @@ def main():
     # A resumed run draws with another seed: the rest of the pass is not worth the book-keeping.
     long, written = lessons_of(teacher, args.work, args.device, 7 + args.resume, args.copies > 0)
     windows = probe_windows(args.work / "probe.npz", args.device)
-    learn = learner(model, teacher, long, written, args.device, args.batch_tokens, Aim(args.written, args.variation, args.chance))
+    learn = learner(model, teacher, long, written, args.device, args.batch_tokens, Aim(args.written, args.variation, args.chance, args.sharp, args.rounds))
     phases = [replace(phase, copies=args.copies) for phase in (LATER_PHASES if args.start else PHASES)]
     run("draft", args, model, learn, phases, probe=lambda m: probe_loss(m, windows))
 

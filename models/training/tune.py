@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from .data import IGNORE, UNLEARNED, Rows, Talks, probe_windows
-from .distil import DistilLoss, Teacher, following, long_lessons_of, loss_and_slope
+from .distil import DistilLoss, Teacher, long_lessons_of
 from .train import Phase, arguments, compiled, fastest_attention, probe_loss, run
 from .weights import load
 
@@ -23,7 +23,7 @@ COPIES, COPY_WEIGHT = 0.125, 0.2
 
 def learner(model, teacher, long, copies, device, batch_tokens):
     """A function that leaves the gradients of one batch and returns its loss and its tokens."""
-    features, both = compiled(lambda m, ids: m.hidden(ids), device), compiled(loss_and_slope, device)
+    features, loss_of = compiled(lambda m, ids: m.hidden(ids), device), DistilLoss(device)
     answers = compiled(lambda guess, goal: F.cross_entropy(guess.float(), goal, ignore_index=IGNORE), device)
 
     def learn(phase):
@@ -31,11 +31,11 @@ def learner(model, teacher, long, copies, device, batch_tokens):
         asked = max(1, round(rows * COPIES))
         ids, hidden = long.take(rows - asked, phase)
         x, y = copies.take(asked, phase.context)
-        goal, none = teacher.logits(hidden.flatten(0, 1)), torch.zeros(ids.numel(), device=device)
+        goal = teacher.logits(hidden.flatten(0, 1))
         with torch.autocast(device, torch.bfloat16):
             known, new = features(model, torch.cat((ids, x))).split((len(ids), asked))
             guess = F.linear(known.flatten(0, 1), model.embed_tokens.weight)
-            loss = DistilLoss.apply(guess, goal, following(ids), none, none, both)
+            loss = loss_of(guess, goal, [ids], [0.0], [0.0])
             loss = loss + COPY_WEIGHT * answers(F.linear(new.flatten(0, 1), model.embed_tokens.weight), y.flatten())
         loss.backward()
         return loss.detach(), rows * phase.context
