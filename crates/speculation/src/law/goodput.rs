@@ -12,6 +12,8 @@
 //!   as sequences turn out to want of it ([`super::turns`]), and its first drafts are made by one sequence alone;
 //! - what a token must be worth goes with the plan ([`crate::Worth`]): the draft model stops where its own confidence falls
 //!   below it, and has room to go on beyond the planned depth where it does not;
+//! - what the draft model has brought and taken is counted, whatever was planned ([`super::allowance`]): where it loses
+//!   nevertheless, it rests;
 //! - lookups are judged in every step in which they find something, drafted or not ([`crate::Looked`]);
 //! - with several sources, [`super::choose`] says who drafts.
 //!
@@ -53,6 +55,7 @@
 use std::time::Duration;
 
 use super::allocate::allocate;
+use super::allowance::Allowance;
 use super::arm::Arm;
 use super::choose::choose_sources;
 use super::decision::mean;
@@ -64,7 +67,7 @@ use super::turns::Turns;
 use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
-use crate::step::{Draft, Outcome, Plan, Step, Verified};
+use crate::step::{Candidate, Draft, Outcome, Plan, Step, Verified};
 
 /// Time and steps after which a step without drafts is made again: what everything is held against must be as fresh as
 /// what is held against it. A machine that has become faster would else seem to speculate well.
@@ -80,6 +83,9 @@ pub struct Goodput {
     hold: Hold,
     prober: Prober,
     turns: Turns,
+    allowance: Allowance,
+    /// Seconds that the planned step would take without drafts.
+    plain: f64,
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
@@ -123,7 +129,16 @@ impl Law for Goodput {
             context: step.candidates.iter().map(|c| c.context).sum(),
             prefill_rows: step.prefill_rows,
         };
-        let choices = choose_sources(step.candidates, evidence, &self.turns, &shape);
+        let rests = self.allowance.rests(now);
+        let candidates: Vec<Candidate> = step
+            .candidates
+            .iter()
+            .map(|&candidate| Candidate {
+                model: candidate.model && !rests,
+                ..candidate
+            })
+            .collect();
+        let choices = choose_sources(&candidates, evidence, &self.turns, &shape);
         for (choice, candidate) in choices.iter().zip(step.candidates) {
             if choice.is_some_and(|choice| choice.wants_model) {
                 self.turns.count(candidate.id);
@@ -141,6 +156,7 @@ impl Law for Goodput {
             leave_it_to_one(&mut arms);
         }
         let costs = StepCosts::new(step, evidence, &arms);
+        self.plain = costs.verify(0);
         let best = allocate(&arms, &costs);
         let depths = self.hold.settle(now, &who, &arms, &costs, &best);
         let reason = self.reason(&arms, &depths);
@@ -198,6 +214,14 @@ impl Law for Goodput {
             let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
             let seconds = (outcome.verify + outcome.draft).as_secs_f64();
             self.achieved.push(tokens as f64, seconds);
+        }
+        if outcome.prefill_rows == 0 && outcome.passes > 0 && self.plain > 0.0 {
+            let sequences = outcome.drafts.len();
+            let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
+            let plain = tokens as f64 / sequences.max(1) as f64;
+            let took = (outcome.verify + outcome.draft + outcome.catch_up).as_secs_f64();
+            self.allowance
+                .settle(now, sequences, plain, took / self.plain);
         }
         self.prober.charge(outcome.catch_up);
         self.prober.settle(now, outcome.drafts);

@@ -10,6 +10,7 @@
 //! costs at a large one, because verifying rows is free only while the step waits for memory.
 
 mod allocate;
+mod allowance;
 mod arm;
 mod choose;
 mod decision;
