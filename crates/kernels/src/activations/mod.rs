@@ -20,7 +20,7 @@ pub(crate) use tiling::{RowTile, Tiling};
 ///
 /// Those of a tile are read with every unit of weights, over and over. They are small and begin at a cache line, as the
 /// quants do, because what does not stay in the first-level cache beside the weights makes their stream wait: with four
-/// rows and weights from memory, factors of 20 bytes took a quarter more time.
+/// rows and weights from memory, factors of 20 bytes that began anywhere took a quarter more time.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct BlockFactors {
@@ -190,7 +190,7 @@ impl Activations {
     ) -> *const BlockFactors {
         match Encoding::for_weights(format) {
             Encoding::Floats | Encoding::Bf16Pairs => std::ptr::null(),
-            Encoding::Blocks => self.factors[self.block(tile, from)..].as_ptr(),
+            Encoding::Blocks => self.factors[first_block(self.cols, tile, from)..].as_ptr(),
         }
     }
 
@@ -202,16 +202,16 @@ impl Activations {
         from: usize,
     ) -> *const BlockSums {
         if has_block_sums(format) {
-            self.sums[self.block(tile, from)..].as_ptr()
+            self.sums[first_block(self.cols, tile, from)..].as_ptr()
         } else {
             std::ptr::null()
         }
     }
+}
 
-    /// Which block is the first of a tile at input `from`.
-    fn block(&self, tile: RowTile, from: usize) -> usize {
-        tile.first_row * (self.cols / BLOCK) + from / BLOCK * tile.width
-    }
+/// Where the blocks of a tile begin that stand at input `from`.
+fn first_block(cols: usize, tile: RowTile, from: usize) -> usize {
+    tile.first_row * (cols / BLOCK) + from / BLOCK * tile.width
 }
 
 /// Fills activations, from any number of threads.
@@ -257,7 +257,7 @@ impl ActivationsWriter<'_> {
             );
         }
         if self.encodings.blocks {
-            let at = tile.first_row * (self.cols / BLOCK) + from / BLOCK * tile.width + lane;
+            let at = first_block(self.cols, tile, from) + lane;
             let places = BlockPlaces {
                 quants: self.quants.pointer(at * BLOCK),
                 factors: self.factors.pointer(at),

@@ -8,8 +8,15 @@
 //!
 //! One sequence gains or loses a step at a time by luck, so the account must be large enough to outlast it; in a batch luck
 //! evens out.
+//!
+//! What a step without drafts takes is known twice. Learnt costs know how slow the machine is by all kinds of steps, and take
+//! drafts that cost more than was learnt of them for a slow machine; the latest such steps do not, but may be out of date.
+//! The truth is taken to lie between both.
 
 use std::time::Duration;
+
+use crate::cost::RunningMedian;
+use crate::step::Outcome;
 
 /// Steps in the account of one sequence; of a batch it is so many over the root of its sequences.
 const MOST: f64 = 64.0;
@@ -28,6 +35,32 @@ pub(super) struct Allowance {
     /// What is gone of it, in steps without drafts.
     spent: f64,
     rests_until: Option<Duration>,
+    plain: PlainSteps,
+}
+
+/// The latest steps without drafts of the present batch.
+#[derive(Debug, Clone, Default)]
+struct PlainSteps {
+    sequences: usize,
+    seconds: RunningMedian,
+}
+
+impl PlainSteps {
+    fn push(&mut self, sequences: usize, seconds: f64) {
+        if self.sequences != sequences {
+            *self = Self::default();
+            self.sequences = sequences;
+        }
+        self.seconds.push(seconds);
+    }
+
+    /// Seconds of such a step, between what was seen and what was `learnt`.
+    fn with(&self, sequences: usize, learnt: f64) -> f64 {
+        match self.seconds.median() {
+            seen if seen > 0.0 && self.sequences == sequences => (seen * learnt).sqrt(),
+            _ => learnt,
+        }
+    }
 }
 
 impl Allowance {
@@ -36,9 +69,26 @@ impl Allowance {
         self.rests_until.is_some_and(|until| now < until)
     }
 
+    /// Counts a step, which is believed to take `learnt` seconds without drafts.
+    pub(super) fn observe(&mut self, now: Duration, outcome: &Outcome<'_>, learnt: f64) {
+        let (drafts, sequences) = (outcome.drafts, outcome.drafts.len());
+        if outcome.prefill_rows > 0 || sequences == 0 {
+            return;
+        }
+        if outcome.passes > 0 {
+            let step = self.plain.with(sequences, learnt).max(f64::MIN_POSITIVE);
+            let tokens: usize = drafts.iter().map(|one| one.accepted + 1).sum();
+            let took = outcome.verify + outcome.draft + outcome.catch_up;
+            let plain = tokens as f64 / sequences as f64;
+            self.settle(now, sequences, plain, took.as_secs_f64() / step);
+        } else if drafts.iter().all(|one| one.drafted == 0) {
+            self.plain.push(sequences, outcome.verify.as_secs_f64());
+        }
+    }
+
     /// A step of so many sequences in which the model worked took `took` steps without drafts, and its tokens would have
     /// taken `plain` of them.
-    pub(super) fn settle(&mut self, now: Duration, sequences: usize, plain: f64, took: f64) {
+    fn settle(&mut self, now: Duration, sequences: usize, plain: f64, took: f64) {
         if self.rests(now) {
             return;
         }
@@ -56,6 +106,8 @@ impl Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
+    use crate::step::Verified;
 
     /// Runs for twenty seconds in steps of 4 ms; every step of the model takes `ratio` of what its tokens would take without
     /// it. Gives the part of the time that was lost.
@@ -85,6 +137,40 @@ mod tests {
                 assert!(lost < steps * 0.004, "{lost} of {sequences} at {ratio}");
             }
         }
+    }
+
+    #[test]
+    fn dear_drafts_are_seen_though_the_machine_is_believed_to_be_slow() {
+        let verified = |drafted| Verified {
+            id: 1,
+            source: Source::Model,
+            planned: drafted,
+            drafted,
+            accepted: 0,
+            lookup: None,
+        };
+        let (without, with) = ([verified(0); 4], [verified(1); 4]);
+        let outcome = |drafts, passes, millis| Outcome {
+            drafts,
+            passes,
+            verify: Duration::from_millis(millis),
+            context: 100,
+            prefill_rows: 0,
+            draft: Duration::ZERO,
+            pass_rows: 4 * passes,
+            catch_up: Duration::ZERO,
+            caught_up: 0,
+            read_along: 0,
+        };
+        let mut allowance = Allowance::default();
+        for _ in 0..20 {
+            allowance.observe(Duration::ZERO, &outcome(&without, 0, 10), 0.010);
+        }
+        // What was learnt has followed the drafts: a plain step, too, is believed to take 14 ms by now.
+        for _ in 0..300 {
+            allowance.observe(Duration::ZERO, &outcome(&with, 1, 14), 0.014);
+        }
+        assert!(allowance.rests(Duration::ZERO));
     }
 
     #[test]

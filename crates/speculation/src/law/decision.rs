@@ -34,6 +34,8 @@ pub enum Reason {
     },
     /// No draft pays.
     Off,
+    /// The draft model's drafts cost more than they brought, whatever was expected of them: it rests for a while.
+    Resting,
     /// One sequence drafts deeper for one step, to see whether it would pay, or at another depth, to see what that costs.
     ProbeDeeper {
         /// Which one.
@@ -74,6 +76,7 @@ impl Reason {
             Self::Deeper { .. } => "deeper",
             Self::Shallower { .. } => "shallower",
             Self::Off => "off",
+            Self::Resting => "resting",
             Self::ProbeDeeper { .. } => "probe_deeper",
             Self::ProbeOff => "probe_off",
             Self::Given => "given",
@@ -97,6 +100,7 @@ impl fmt::Display for Reason {
                 write!(f, "shallower than {from:.1} gives more tokens per second")
             }
             Self::Off => f.write_str("no draft is worth its cost"),
+            Self::Resting => f.write_str("the draft model lost more time than it saved, and rests"),
             Self::ProbeDeeper { sequence } => {
                 write!(
                     f,

@@ -65,7 +65,7 @@ use super::probe::Prober;
 use super::step_costs::StepCosts;
 use super::turns::Turns;
 use super::{Decision, Evidence, Law, Reason};
-use crate::cost::{RunningMedian, StepShape};
+use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step, Verified};
 
@@ -84,41 +84,13 @@ pub struct Goodput {
     prober: Prober,
     turns: Turns,
     allowance: Allowance,
-    /// Seconds that the planned step would take without drafts, by what was learnt.
+    /// Seconds that the planned step would take without drafts.
     plain: f64,
-    /// What such steps took, as they came.
-    plain_steps: PlainSteps,
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
     /// Steps since one without drafts.
     since_plain: u64,
-}
-
-/// The latest steps without drafts of the present batch. Learnt costs know how slow the machine is by all kinds of steps,
-/// and take drafts that cost more than was learnt of them for a slow machine; these do not.
-#[derive(Debug, Clone, Default)]
-struct PlainSteps {
-    sequences: usize,
-    seconds: RunningMedian,
-}
-
-impl PlainSteps {
-    fn push(&mut self, sequences: usize, seconds: f64) {
-        if self.sequences != sequences {
-            *self = Self::default();
-            self.sequences = sequences;
-        }
-        self.seconds.push(seconds);
-    }
-
-    /// Between what was `learnt` and what was seen: the one may be wrong about drafts, the other out of date.
-    fn or(&self, sequences: usize, learnt: f64) -> f64 {
-        match self.seconds.median() {
-            seen if seen > 0.0 && self.sequences == sequences => (seen * learnt).sqrt(),
-            _ => learnt,
-        }
-    }
 }
 
 /// Tokens and seconds of the latest steps that had to do without a lookup. What time is worth to a draft that could go on is
@@ -187,7 +159,7 @@ impl Law for Goodput {
         self.plain = costs.verify(0);
         let best = allocate(&arms, &costs);
         let depths = self.hold.settle(now, &who, &arms, &costs, &best);
-        let reason = self.reason(&arms, &depths);
+        let reason = self.reason(&arms, &depths, rests);
         let draught = Draught {
             now,
             who: &who,
@@ -243,20 +215,7 @@ impl Law for Goodput {
             let seconds = (outcome.verify + outcome.draft).as_secs_f64();
             self.achieved.push(tokens as f64, seconds);
         }
-        let sequences = outcome.drafts.len();
-        let drafted = outcome.drafts.iter().any(|v| v.drafted > 0);
-        if outcome.prefill_rows == 0 && outcome.passes == 0 && !drafted {
-            self.plain_steps
-                .push(sequences, outcome.verify.as_secs_f64());
-        }
-        let plain_step = self.plain_steps.or(sequences, self.plain);
-        if outcome.prefill_rows == 0 && outcome.passes > 0 && plain_step > 0.0 {
-            let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
-            let plain = tokens as f64 / sequences.max(1) as f64;
-            let took = (outcome.verify + outcome.draft + outcome.catch_up).as_secs_f64();
-            self.allowance
-                .settle(now, sequences, plain, took / plain_step);
-        }
+        self.allowance.observe(now, outcome, self.plain);
         self.prober.charge(outcome.catch_up);
         self.prober.settle(now, outcome.drafts);
     }
@@ -268,10 +227,12 @@ impl Law for Goodput {
 }
 
 impl Goodput {
-    fn reason(&mut self, arms: &[Arm], depths: &[usize]) -> Reason {
+    fn reason(&mut self, arms: &[Arm], depths: &[usize], rests: bool) -> Reason {
         let depth = mean(depths);
         let from = std::mem::replace(&mut self.depth, depth);
-        if arms.iter().all(|arm| arm.limit == 0) {
+        if rests && depth == 0.0 {
+            Reason::Resting
+        } else if arms.iter().all(|arm| arm.limit == 0) {
             Reason::NothingToDraft
         } else if depth == 0.0 {
             Reason::Off
