@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::panel::{PANELS_AT_ONCE, STRIP_ROWS};
+use super::panel::{STRIP_ROWS, panels_at_once};
 use crate::activations::{RowTile, Tiling};
 use crate::compute::Compute;
 use crate::matrix::Matrix;
@@ -58,7 +58,6 @@ impl Strip {
 pub(super) struct Cuts {
     tiling: Tiling,
     tiles_per_strip: usize,
-    /// Panels in one piece of work: more than one if there is only one tile to use them for.
     panels_at_once: usize,
     /// Rows are cut as well where there are fewer chunks of panels than the threads want.
     row_cuts: usize,
@@ -105,10 +104,7 @@ impl Cuts {
         Cuts {
             tiling,
             tiles_per_strip,
-            panels_at_once: match tiling.tiles() {
-                1 => PANELS_AT_ONCE,
-                _ => 1,
-            },
+            panels_at_once: panels_at_once(tiling.tiles()),
             row_cuts: strips.div_ceil(strips_per_cut),
             strips_per_cut,
             sets,

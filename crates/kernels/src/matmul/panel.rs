@@ -15,14 +15,26 @@ pub(super) const STRIP_ROWS: usize = 64;
 /// Panels whose sums are held at once where there is one tile of rows only. So many that what is written for them leaves the
 /// nearer caches before it is written again: writing the same few lines over and over makes the weights, which stream by,
 /// wait (four rows took 4 % longer with a quarter of it).
-pub(super) const PANELS_AT_ONCE: usize = 64;
+const PANELS_OF_A_TILE: usize = 64;
+/// The same where there are several tiles, each of which reads the panels again: few enough to stay in the second-level
+/// cache. One by one, what is around them took a tenth of the time for 9 to 64 rows.
+const PANELS_OF_A_STRIP: usize = 8;
 /// Inputs in a stretch, if there is more than one tile of rows to use it for.
 const STRETCH_LEN: usize = 1024;
 
-const ROOM: usize = PANELS_AT_ONCE * WIDEST_TILE * PANEL_ROWS;
-const _: () = assert!(ROOM >= STRIP_ROWS * PANEL_ROWS);
+const ROOM: usize = PANELS_OF_A_TILE * WIDEST_TILE * PANEL_ROWS;
+const _: () = assert!(ROOM >= PANELS_OF_A_STRIP * STRIP_ROWS * PANEL_ROWS);
 
-/// Room for the sums of one panel and a full strip, or of many panels and one tile. Vectors of them do not cross cache lines.
+/// Panels that are multiplied in one go with so many tiles of rows.
+pub(super) fn panels_at_once(tiles: usize) -> usize {
+    if tiles > 1 {
+        PANELS_OF_A_STRIP
+    } else {
+        PANELS_OF_A_TILE
+    }
+}
+
+/// Room for the sums of some panels and a full strip, or of many panels and one tile. Vectors of them do not cross cache lines.
 #[repr(align(64))]
 pub(super) struct Sums([MaybeUninit<f32>; ROOM]);
 
