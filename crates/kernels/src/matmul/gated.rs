@@ -37,7 +37,8 @@ pub fn gated(
     let writer = out.begin(tier, tiling, rows, encodings);
     let panels = std::iter::once(PanelSet::of(&[gate, up]));
     Cuts::new(compute, tiling, panels).run(compute, |_, panels, strip| {
-        input.with(tier, |activations| {
+        let weights = gate.panels_from(panels.start, panels.len());
+        input.with(tier, weights.as_ptr(), |activations| {
             let (mut gates, mut ups) = (Sums::new(), Sums::new());
             let first = panels.start * PANEL_ROWS;
             let gates = gates.multiply(tier, activations, gate, panels.clone(), strip);

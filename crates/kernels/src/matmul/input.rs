@@ -4,13 +4,19 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::activations::{Activations, ActivationsWriter, Encodings, Tiling};
+use crate::blocks::BLOCK;
 use crate::compute::Compute;
 use crate::norm::Norm;
+use crate::prefetch::{LINE, prefetch_far};
 use crate::tier::Tier;
 
 /// Rows are encoded by every thread for itself if they have fewer values than this: encoding them takes less time
 /// than handing them over.
 const SHARED_VALUES: usize = 1 << 14;
+
+/// Values that are encoded at a time, and the weights that memory delivers meanwhile.
+const PIECE: usize = 4 * BLOCK;
+const BYTES_A_PIECE: usize = 16 * LINE;
 
 /// What products are multiplied with: `[m][cols]`.
 #[derive(Clone, Copy)]
@@ -65,7 +71,9 @@ impl<'a> Input<'a> {
         }
         let writer = shared.begin(compute.tier(), tiling, cols, encodings);
         compute.run(m, |row| {
-            OWN.with_borrow_mut(|own| rows.encode(compute.tier(), row, &mut own.normed, &writer));
+            OWN.with_borrow_mut(|own| {
+                rows.encode(compute.tier(), row, &mut own.normed, &writer, |_| ());
+            });
         });
         Prepared::Shared(shared)
     }
@@ -79,15 +87,26 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn encode(self, tier: Tier, row: usize, normed: &mut Vec<f32>, writer: &ActivationsWriter<'_>) {
+    /// Encodes one row; calls `between` with the values that came before every piece of it.
+    fn encode(
+        self,
+        tier: Tier,
+        row: usize,
+        normed: &mut Vec<f32>,
+        writer: &ActivationsWriter<'_>,
+        between: impl Fn(usize),
+    ) {
         let mut values = &self.x[row * self.cols..][..self.cols];
         if let Some(norm) = self.norm {
             normed.resize(self.cols, 0.0);
             norm.apply(tier, values, normed);
             values = normed;
         }
-        // SAFETY: every row is written by one thread; tiers in use are those that the machine has.
-        unsafe { writer.write(row, 0, values) };
+        for (index, piece) in values.chunks(PIECE).enumerate() {
+            between(row * self.cols + index * PIECE);
+            // SAFETY: every row is written by one thread; tiers in use are those that the machine has.
+            unsafe { writer.write(row, index * PIECE, piece) };
+        }
     }
 }
 
@@ -118,8 +137,8 @@ thread_local! {
 }
 
 impl Prepared<'_> {
-    /// Calls `work` with the encoded rows.
-    pub(super) fn with(&self, tier: Tier, work: impl FnOnce(&Activations)) {
+    /// Calls `work` with the encoded rows. It will first read the weights `at`: they are on their way while rows are encoded.
+    pub(super) fn with(&self, tier: Tier, at: *const u8, work: impl FnOnce(&Activations)) {
         let (number, rows, tiling, encodings) = match *self {
             Prepared::Shared(activations) => return work(activations),
             Prepared::Own {
@@ -132,8 +151,12 @@ impl Prepared<'_> {
         OWN.with_borrow_mut(|own| {
             if own.number != number {
                 let writer = own.activations.begin(tier, tiling, rows.cols, encodings);
+                let ask_ahead = |before: usize| {
+                    let place = before / PIECE * BYTES_A_PIECE;
+                    prefetch_far(at.wrapping_add(place), BYTES_A_PIECE);
+                };
                 for row in 0..tiling.rows() {
-                    rows.encode(tier, row, &mut own.normed, &writer);
+                    rows.encode(tier, row, &mut own.normed, &writer, ask_ahead);
                 }
                 own.number = number;
             }

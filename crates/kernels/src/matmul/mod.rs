@@ -89,7 +89,8 @@ pub fn matmul(
     let panels = places.iter().map(|place| PanelSet::of(&[place.matrix]));
     Cuts::new(compute, tiling, panels).run(compute, |set, panels, strip| {
         let (place, tier) = (&places[set], compute.tier());
-        input.with(tier, |activations| {
+        let weights = place.matrix.panels_from(panels.start, panels.len());
+        input.with(tier, weights.as_ptr(), |activations| {
             let mut sums = Sums::new();
             let first = panels.start * PANEL_ROWS;
             let sums = sums.multiply(tier, activations, place.matrix, panels, strip);
