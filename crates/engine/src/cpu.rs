@@ -22,6 +22,13 @@ impl CpuExecutor {
             workspace: Workspace::default(),
         })
     }
+
+    /// The same with the memory of its first blocks taken, so that no step waits for it.
+    #[must_use]
+    pub fn with_committed(self, blocks: usize) -> Self {
+        self.cache.commit(blocks);
+        self
+    }
 }
 
 impl Executor for CpuExecutor {

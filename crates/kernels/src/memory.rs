@@ -1,7 +1,7 @@
 //! Memory from and to the operating system: large zeroed buffers, aligned to pages and committed when first touched,
 //! and what the heap holds without need.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,6 +76,18 @@ impl Pages {
         let region = Region::new(bytes)?;
         region.ask_for_huge_pages();
         region.take(bytes)
+    }
+
+    /// Takes the memory behind some of the bytes now; they would else be taken when they are first written.
+    pub(crate) fn commit(&self, bytes: Range<usize>) {
+        debug_assert!(bytes.start <= bytes.end && bytes.end <= self.len);
+        // A kernel that cannot do it beforehand does it later.
+        #[cfg(target_os = "linux")]
+        let _ = self.region.map.advise_range(
+            memmap2::Advice::PopulateWrite,
+            self.start + bytes.start,
+            bytes.len(),
+        );
     }
 }
 

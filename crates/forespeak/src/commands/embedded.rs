@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use config::Config;
-use engine::{CpuExecutor, Drafters, Engine, EngineConfig, Executor, Executors, SpeculationConfig};
+use engine::{
+    CpuExecutor, Drafters, Engine, EngineConfig, Executor, Executors, SpeculationConfig,
+    blocks_for_memory,
+};
 use gateway::kv_events::{KvEventsConfig, KvEventsPublisher};
 use gateway::tenants::Tenants;
 use gateway::{Gateway, ModelCodec, ServedModel};
@@ -21,6 +24,10 @@ use crate::sizing::{KvNeeds, kv_blocks, step_tokens};
 
 /// Batches of KV events that wait for their publisher before the engine drops some.
 const KV_EVENT_BUFFER: usize = 4096;
+
+/// Of the KV cache, this much is taken at start: enough for the first ten thousand tokens or so of a small model. The rest
+/// is taken as it is used, since most machines that serve have other things to do with half of their memory.
+const COMMITTED_BYTES: usize = 64 << 20;
 
 /// An engine that runs, and what to tell of it.
 pub(super) struct Own {
@@ -189,9 +196,10 @@ fn start_engine(
         },
         seed: None,
     };
+    let committed = blocks_for_memory(COMMITTED_BYTES, &model.kv_shape(kv_type));
     let executor = |model| {
         CpuExecutor::new(Arc::new(model), num_blocks, kv_type)
-            .map(|executor| Box::new(executor) as Box<dyn Executor>)
+            .map(|executor| Box::new(executor.with_committed(committed)) as Box<dyn Executor>)
     };
     let executors = Executors {
         target: executor(model)?,
