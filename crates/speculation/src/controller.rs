@@ -78,10 +78,12 @@ impl Controller {
             sequences: outcome.drafts.len(),
             drafted,
             context: outcome.context,
-            prefill_rows: outcome.prefill_rows,
         };
         let costs = &mut self.evidence.costs;
-        costs.observe_verify(now, &shape, outcome.verify);
+        // Rows of prompts drown the difference that drafts make.
+        if outcome.prefill_rows == 0 {
+            costs.observe_verify(now, &shape, outcome.verify);
+        }
         let context = outcome.context / outcome.drafts.len().max(1);
         let (passes, rows) = (outcome.passes, outcome.pass_rows);
         costs.observe_catch_up(outcome.caught_up, outcome.catch_up);

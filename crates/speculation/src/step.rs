@@ -33,23 +33,21 @@ pub struct Lookup {
     pub strength: Strength,
 }
 
-/// A step to be planned.
+/// A step to be planned. What else it computes, rows of prompts, is the same whatever is drafted and no part of the plan: held
+/// against the time of all of it, drafts would seem cheap.
 #[derive(Debug, Clone, Copy)]
 pub struct Step<'a> {
     /// The sequences that decode.
     pub candidates: &'a [Candidate],
-    /// Rows of prompts read in the same step.
-    pub prefill_rows: usize,
     /// Most rows that drafts may add.
     pub row_budget: usize,
 }
 
 impl<'a> Step<'a> {
-    /// A step that only decodes, with room for whatever is planned.
+    /// A step with room for whatever is planned.
     pub fn decoding(candidates: &'a [Candidate]) -> Self {
         Self {
             candidates,
-            prefill_rows: 0,
             row_budget: usize::MAX,
         }
     }

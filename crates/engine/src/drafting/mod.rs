@@ -114,18 +114,15 @@ impl Drafting {
         self.controller.set_law(config.law);
     }
 
-    /// Decides what to draft in a step that also reads `prefill_rows` rows of prompts and has room for
-    /// `row_budget` more.
+    /// Decides what to draft in a step that has room for `row_budget` rows more.
     pub(crate) fn plan(
         &mut self,
         decoding: &[Decoding<'_>],
-        prefill_rows: usize,
         row_budget: usize,
     ) -> (Vec<Intent>, Decision) {
         let candidates: Vec<Candidate> = decoding.iter().map(|one| self.candidate(one)).collect();
         let step = Step {
             candidates: &candidates,
-            prefill_rows,
             row_budget,
         };
         let Plan {

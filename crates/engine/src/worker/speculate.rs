@@ -149,8 +149,7 @@ impl Worker {
             return Vec::new();
         }
         let budget = self.scheduler.rows_left(plan);
-        let prompt_rows = rows(plan) - decoding.len();
-        let (mut intents, decision) = self.drafting.plan(&decoding, prompt_rows, budget);
+        let (mut intents, decision) = self.drafting.plan(&decoding, budget);
         self.metrics.decided(&decision);
         let mut left = budget;
         for intent in &mut intents {

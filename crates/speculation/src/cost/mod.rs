@@ -58,8 +58,6 @@ pub struct StepShape {
     pub drafted: usize,
     /// Tokens in the caches of all of them.
     pub context: usize,
-    /// Rows of prompts that are read in the same step.
-    pub prefill_rows: usize,
 }
 
 /// Costs of verifying and of drafting, in seconds.
@@ -68,7 +66,6 @@ pub struct Costs {
     verify: Surface,
     draft: Surface,
     draft_ratio: f64,
-    prefill_row: RunningMedian,
     catch_up: RunningMedian,
 }
 
@@ -95,22 +92,14 @@ impl Costs {
                 drafted_slope: 0.0,
             }),
             draft_ratio,
-            prefill_row: RunningMedian::default(),
             catch_up: RunningMedian::default(),
         }
     }
 
-    /// Learns what the target's part of a step took.
+    /// Learns what the target's part of a step took that only decoded.
     pub fn observe_verify(&mut self, now: Duration, shape: &StepShape, took: Duration) {
         let took = took.as_secs_f64();
         if shape.sequences == 0 || took <= 0.0 {
-            return;
-        }
-        if shape.prefill_rows > 0 {
-            // Rows of prompts drown the difference that drafts make: only their own cost is learnt.
-            let decoding = self.verify_decoding(shape);
-            let row = (took - decoding).max(0.0) / shape.prefill_rows as f64;
-            self.prefill_row.push(row);
             return;
         }
         self.verify
@@ -165,7 +154,8 @@ impl Costs {
 
     /// Seconds for the target's part of a step.
     pub fn verify(&self, shape: &StepShape) -> f64 {
-        self.verify_decoding(shape) + shape.prefill_rows as f64 * self.prefill_row.median()
+        self.verify
+            .at(shape.sequences, shape.drafted, shape.context)
     }
 
     /// Seconds for one pass of the draft model over `sequences` sequences.
@@ -179,7 +169,7 @@ impl Costs {
                 context,
                 ..StepShape::default()
             };
-            return self.draft_ratio * self.verify_decoding(&shape);
+            return self.draft_ratio * self.verify(&shape);
         }
         self.draft.at(sequences, 0, context)
     }
@@ -203,15 +193,9 @@ impl Costs {
 
     /// Seconds for the target at each number of drafted tokens from 0 to `most`.
     pub(crate) fn verify_curve(&self, shape: &StepShape, most: usize) -> Vec<f64> {
-        let prefill = shape.prefill_rows as f64 * self.prefill_row.median();
         (0..=most)
-            .map(|drafted| self.verify.at(shape.sequences, drafted, shape.context) + prefill)
+            .map(|drafted| self.verify.at(shape.sequences, drafted, shape.context))
             .collect()
-    }
-
-    fn verify_decoding(&self, shape: &StepShape) -> f64 {
-        self.verify
-            .at(shape.sequences, shape.drafted, shape.context)
     }
 }
 

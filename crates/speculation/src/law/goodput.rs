@@ -127,7 +127,6 @@ impl Law for Goodput {
             sequences: step.candidates.len(),
             drafted: 0,
             context: step.candidates.iter().map(|c| c.context).sum(),
-            prefill_rows: step.prefill_rows,
         };
         let rests = self.allowance.rests(now);
         let candidates: Vec<Candidate> = step

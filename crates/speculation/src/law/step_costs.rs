@@ -26,7 +26,6 @@ impl StepCosts {
             sequences,
             drafted: 0,
             context,
-            prefill_rows: step.prefill_rows,
         };
         let reach = evidence.costs.reach(sequences);
         let by_model = arms.iter().filter(|arm| arm.runs_a_model).count();
