@@ -70,7 +70,11 @@ pub(super) fn choose_sources(
             }
             chosen.push(best.map(|(choice, _)| choice));
         }
-        price = tokens / seconds.max(f64::MIN_POSITIVE);
+        let achieved = tokens / seconds.max(f64::MIN_POSITIVE);
+        if achieved <= price {
+            break;
+        }
+        price = achieved;
     }
     chosen
 }

@@ -63,6 +63,9 @@ impl Draught<'_> {
     /// The probe of this step, which is then under way.
     pub(super) fn probe(&self, prober: &mut Prober) -> Option<Tried> {
         let drafts = self.depths.iter().any(|&depth| depth > 0);
+        if drafts {
+            prober.drafts();
+        }
         if drafts
             && (self.plain_evidence < 1.0 || self.plain_is_stale)
             && let Some(probe) = self.probe_off(prober)

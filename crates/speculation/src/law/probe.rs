@@ -23,11 +23,15 @@ use crate::step::Verified;
 const LOOKUPS_BUDGET: f64 = 0.004;
 const MODEL_BUDGET: f64 = 0.006;
 
-/// Least time after a probe that failed, or steps where those are short.
+/// Least time after a probe that failed, or steps where those are short. The more of them have failed since anything was
+/// drafted as planned, the longer, up to [`LONGEST_PAUSE`] times: a text that has resisted for long is asked less often.
 const AFTER_FAILURE: Pause = Pause {
     time: Duration::from_millis(150),
     steps: 24,
 };
+
+/// Short enough for a text that has changed to be noticed within a second.
+const LONGEST_PAUSE: u32 = 4;
 
 /// The same between probes of depths next to the best one: they confirm more often than they surprise.
 const BETWEEN_NEIGHBOURS: Pause = Pause {
@@ -54,6 +58,13 @@ impl Pause {
         Until {
             time: now + self.time,
             step: step + self.steps,
+        }
+    }
+
+    fn times(self, count: u32) -> Pause {
+        Pause {
+            time: self.time * count,
+            steps: self.steps * u64::from(count),
         }
     }
 }
@@ -107,6 +118,8 @@ struct Account {
     /// The dearest probe that was asked for since the last one, which included.
     dearest: f64,
     rests_until: Until,
+    /// Probes that failed since something was drafted as planned.
+    failures: u32,
 }
 
 impl Account {
@@ -117,6 +130,11 @@ impl Account {
         let filled = self.seconds + income - paid;
         self.seconds = filled.min((MOST_SAVED * self.dearest).max(self.seconds));
         filled - self.seconds
+    }
+
+    fn fail(&mut self, now: Duration, step: u64) {
+        self.failures = self.failures.saturating_add(1).min(LONGEST_PAUSE);
+        self.rests_until = AFTER_FAILURE.times(self.failures).from(now, step);
     }
 }
 
@@ -183,11 +201,11 @@ impl Prober {
 
     /// Charges a probe whose loss is known beforehand.
     pub(super) fn spend(&mut self, now: Duration, kind: DrafterKind, loss: f64) {
-        let rest = AFTER_FAILURE.from(now, self.step);
+        let step = self.step;
         let account = self.account(kind);
         account.seconds -= loss;
         account.dearest = loss;
-        account.rests_until = rest;
+        account.rests_until = AFTER_FAILURE.from(now, step);
         self.turn = self.turn.wrapping_add(1);
     }
 
@@ -219,12 +237,18 @@ impl Prober {
         if let Probed::One(sequence) = pending.who {
             self.promising = (loss <= 0.0).then_some(sequence);
         }
-        let rest = AFTER_FAILURE.from(now, self.step);
+        let step = self.step;
         let account = self.account(pending.kind);
         account.seconds -= loss;
         if loss > 0.0 && !pending.measures {
-            account.rests_until = rest;
+            account.fail(now, step);
         }
+    }
+
+    /// Something is drafted as planned.
+    pub(super) fn drafts(&mut self) {
+        self.model.failures = 0;
+        self.lookups.failures = 0;
     }
 
     fn account(&mut self, kind: DrafterKind) -> &mut Account {
@@ -347,6 +371,30 @@ mod tests {
             made += usize::from(prober.affords(now, DrafterKind::Model, dear, false));
         }
         assert!(made > 0);
+    }
+
+    #[test]
+    fn what_keeps_failing_is_tried_less_often_until_something_is_drafted() {
+        let mut prober = Prober::default();
+        let mut step = 0;
+        let mut steps_to_next = |prober: &mut Prober| {
+            let from = step;
+            loop {
+                // Short steps, which pauses count, and probes that cost next to nothing.
+                step += 1;
+                let now = Duration::from_millis(step);
+                prober.accrue(now);
+                prober.model.seconds = LOSS;
+                if probe(prober, now, 0) {
+                    return step - from;
+                }
+            }
+        };
+        let pauses: Vec<u64> = (0..6).map(|_| steps_to_next(&mut prober)).collect();
+        assert_eq!(pauses, [1, 24, 48, 72, 96, 96]);
+        prober.drafts();
+        steps_to_next(&mut prober);
+        assert_eq!(steps_to_next(&mut prober), 24);
     }
 
     #[test]
