@@ -16,8 +16,8 @@
 //! 5. the result is made **monotone** in both directions (pool adjacent violators): more work never seems
 //!    cheaper.
 //!
-//! The tempo follows only clear changes, and only what cells with many samples say: an error of a young cell
-//! that is taken for a slow machine would never be corrected.
+//! The tempo follows only clear changes, what cells with many samples say, and what plain steps confirm ([`tempo`]): an error
+//! about drafts that is taken for a slow machine would never be corrected.
 //!
 //! Old samples lose weight (half in a minute): costs move slowly, and forgetting them fast is what makes a
 //! controller hunt.
@@ -44,6 +44,7 @@ mod cell;
 mod plane;
 mod surface;
 mod table;
+mod tempo;
 
 use std::time::Duration;
 
@@ -178,6 +179,11 @@ impl Costs {
     /// on so noisy a machine: from 1 on it can be relied on.
     pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
         self.verify.evidence(now, shape.sequences, shape.drafted)
+    }
+
+    /// Whether steps without drafts would settle a doubt about what is learnt.
+    pub(crate) fn wants_plain(&self) -> bool {
+        self.verify.wants_plain()
     }
 
     /// Most drafted tokens whose cost is known for so many sequences, or can be guessed at.

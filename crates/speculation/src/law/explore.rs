@@ -39,8 +39,8 @@ pub(super) struct Draught<'a> {
     pub(super) depths: &'a [usize],
     /// Evidence of what a step without drafts costs.
     pub(super) plain_evidence: f64,
-    /// Whether that is older than what steps with drafts cost.
-    pub(super) plain_is_stale: bool,
+    /// Whether it is time for such a step.
+    pub(super) plain_is_due: bool,
     /// Evidence of what a step with so many drafted tokens costs: from 1 on it is known.
     pub(super) known: &'a dyn Fn(usize) -> f64,
 }
@@ -67,7 +67,7 @@ impl Draught<'_> {
             prober.drafts();
         }
         if drafts
-            && (self.plain_evidence < 1.0 || self.plain_is_stale)
+            && (self.plain_evidence < 1.0 || self.plain_is_due)
             && let Some(probe) = self.probe_off(prober)
         {
             return Some(probe);
@@ -113,6 +113,10 @@ impl Draught<'_> {
 
     fn probe_off(&self, prober: &mut Prober) -> Option<Tried> {
         let Self { arms, costs, .. } = self;
+        let plain = Some((vec![0; self.depths.len()], Reason::ProbeOff));
+        if self.plain_is_due {
+            return plain;
+        }
         let foregone = tokens(arms, self.depths) - arms.len() as f64;
         let saved = costs.seconds(arms, self.depths) - costs.verify(0);
         let mut loss = (foregone / self.price() - saved).max(0.0);
@@ -125,7 +129,7 @@ impl Draught<'_> {
             return None;
         }
         prober.spend(self.now, kind, loss);
-        Some((vec![0; self.depths.len()], Reason::ProbeOff))
+        plain
     }
 
     /// Lookups only: for a draft of the model everybody would have to be read for.

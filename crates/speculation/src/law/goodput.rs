@@ -6,8 +6,8 @@
 //! Around that:
 //! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better, unless all of them
 //!   together promise less than no drafts: those are left at once;
-//! - at most 1 % of the time is spent on probes: a draft of another depth of one sequence, or a plain step where it
-//!   is not known, or not of late, what that costs. They bring the law back from depth 0;
+//! - at most 1 % of the time is spent on probes: a draft of another depth of one sequence. They bring the law back from depth 0;
+//! - among steps with drafts there is a plain one now and then ([`super::plain_steps`]): everything is held against those;
 //! - what the draft model has to read before it can draft for a sequence is a part of the price, paid over as many drafts
 //!   as sequences turn out to want of it ([`super::turns`]), and its first drafts are made by one sequence alone;
 //! - what a token must be worth goes with the plan ([`crate::Worth`]): the draft model stops where its own confidence falls
@@ -61,6 +61,7 @@ use super::choose::choose_sources;
 use super::decision::mean;
 use super::explore::Draught;
 use super::hold::Hold;
+use super::plain_steps::PlainSteps;
 use super::probe::Prober;
 use super::step_costs::StepCosts;
 use super::turns::Turns;
@@ -68,10 +69,6 @@ use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step, Verified};
-
-/// Time and steps after which a step without drafts is made again: what everything is held against must be as fresh as
-/// what is held against it. A machine that has become faster would else seem to speculate well.
-const PLAIN_EVERY: (Duration, u64) = (Duration::from_millis(250), 100);
 
 /// Drafts of the draft model before all sequences begin with it: what it is worth is found out by one alone, for
 /// each has to be read for.
@@ -89,8 +86,7 @@ pub struct Goodput {
     /// Mean depth of the last plan.
     depth: f64,
     achieved: Achieved,
-    /// Steps since one without drafts.
-    since_plain: u64,
+    plain_steps: PlainSteps,
 }
 
 /// Tokens and seconds of the latest steps that had to do without a lookup. What time is worth to a draft that could go on is
@@ -166,8 +162,8 @@ impl Law for Goodput {
             costs: &costs,
             depths: &depths,
             plain_evidence: evidence.costs.evidence(now, &shape),
-            plain_is_stale: self.since_plain >= PLAIN_EVERY.1
-                && evidence.costs.age(now, &shape) >= PLAIN_EVERY.0,
+            plain_is_due: self.plain_steps.are_due(evidence.costs.age(now, &shape))
+                || evidence.costs.wants_plain(),
             known: &|drafted| {
                 evidence
                     .costs
@@ -181,8 +177,8 @@ impl Law for Goodput {
         }
         let probe = draught.probe(&mut self.prober);
         let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
-        let plain = tried.iter().all(|&depth| depth == 0);
-        self.since_plain = if plain { 0 } else { self.since_plain + 1 };
+        let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
+        self.plain_steps.planned(plain(&depths), plain(&tried));
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who

@@ -18,6 +18,7 @@ mod explore;
 mod fixed;
 mod goodput;
 mod hold;
+mod plain_steps;
 mod probe;
 mod spec;
 mod step_costs;

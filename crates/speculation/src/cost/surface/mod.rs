@@ -7,7 +7,7 @@ use super::cell::{Cell, Sample, Usual};
 pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
 use super::table::Table;
-use super::{MEDIAN_OF, RunningMedian};
+use super::tempo::{Tempo, Verdict};
 use crate::acceptance::MAX_DEPTH;
 
 /// Cells kept. A server sees a few batch sizes at a time, each with a dozen numbers of drafted tokens; the
@@ -57,11 +57,6 @@ const DIFFERENCE: f64 = 0.08;
 /// Deviation of a median of `n` samples: this, times their mean distance, over the root of `n`.
 const MEDIAN_DEVIATION: f64 = 1.25 * 1.25;
 
-/// Unevenness before it is known, how fast it is learnt, and what counts at most: an outlier is one sample.
-const FIRST_SPREAD: f64 = 0.1;
-const SPREAD_RATE: f64 = 0.02;
-const LARGEST_DISTANCE: f64 = 0.5;
-
 /// Depth of drafts at which the prior is held against what small ones cost, and the samples that it is worth there.
 const FAR: f64 = 4.0;
 const FAR_WEIGHT: f64 = 0.5;
@@ -75,23 +70,12 @@ const LEAST_NOISE: f64 = 2.0;
 /// Bounds of the samples that takes.
 const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
 
-/// The tempo follows only what is off by more than this factor, and more than the samples' own spread. If it
-/// followed every tremor, cells visited at different times would drift apart.
-const TEMPO_MARGIN: f64 = 1.06;
-const TEMPO_SPREADS: f64 = 1.2;
-
 /// Learns and answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Surface {
     prior: Prior,
     cells: BTreeMap<(usize, usize), Cell>,
-    tempo: f64,
-    /// Latest samples over what their cells expected at tempo 1.
-    beats: RunningMedian,
-    /// Mean distance of those from the tempo, in logarithms: how uneven the machine is.
-    spread: f64,
-    /// Samples until a new tempo is settled; they teach no cell.
-    unsettled: usize,
+    tempo: Tempo,
     context: ContextSlope,
     plane: Plane,
     table: Table,
@@ -129,10 +113,7 @@ impl Surface {
         Self {
             prior,
             cells: BTreeMap::new(),
-            tempo: 1.0,
-            beats: RunningMedian::default(),
-            spread: FIRST_SPREAD,
-            unsettled: 0,
+            tempo: Tempo::default(),
             context: ContextSlope::default(),
             plane: Plane::unit(prior),
             table: Table::default(),
@@ -155,7 +136,7 @@ impl Surface {
         seconds: f64,
     ) {
         let (batch, drafted) = (batch.max(1), drafted);
-        let tempo = self.tempo;
+        let tempo = self.tempo.value();
         let slope = self.context.value();
         let key = key(batch, drafted);
         let context = context as f64;
@@ -169,23 +150,25 @@ impl Surface {
         if !self.cells.contains_key(&key) {
             self.make_room();
         }
+        let plain = self.cells.get(&(key.0, 0));
+        let plain_is_known = plain.is_some_and(|cell| cell.evidence(now) >= TRUSTED);
         let cell = self.cells.entry(key).or_insert_with(Cell::new);
         let usual = cell.usual().filter(|_| cell.evidence(now) >= TRUSTED);
+        let mut verdict = Verdict::Right;
         if let Some(Usual {
             seconds: usual,
             context: usual_context,
         }) = usual
         {
             let beat = (seconds - slope * context * tempo).max(LEAST_SHARE * seconds) / usual;
-            self.beats.push(beat);
-            // Slow, so that a change of tempo is not taken for noise before it is noticed.
-            let distance = (beat / tempo).ln().abs().min(LARGEST_DISTANCE);
-            self.spread += SPREAD_RATE * (distance - self.spread);
+            verdict = self.tempo.observe(drafted > 0, plain_is_known, beat);
             let deviation = (sample - slope * context - usual).clamp(-0.5 * usual, 0.5 * usual);
             let off = context - usual_context;
             self.context.push(deviation + slope * off, off);
+        } else {
+            self.tempo.miss();
         }
-        if self.unsettled == 0 {
+        if self.tempo.is_settled() {
             let sample = Sample {
                 batch: batch as f64,
                 drafted: drafted as f64,
@@ -199,7 +182,11 @@ impl Surface {
             _ if cell.is_full() => REFRESH_FULL_EVERY,
             _ => REFRESH_EVERY,
         };
-        self.follow_tempo();
+        if verdict == Verdict::DraftsAreWrong {
+            self.cells
+                .retain(|&(row, drafted), _| row != key.0 || drafted == 0);
+            self.refresh(now);
+        }
         self.samples += 1;
         self.unseen += 1;
         if self.samples <= REFRESH_EVERY
@@ -213,13 +200,18 @@ impl Surface {
     /// Seconds at the present tempo.
     pub(super) fn at(&self, batch: usize, drafted: usize, context: usize) -> f64 {
         let context = self.context.value() * context as f64;
-        (self.still(batch.max(1), drafted) + context) * self.tempo
+        (self.still(batch.max(1), drafted) + context) * self.tempo.value()
+    }
+
+    /// Whether steps without drafts would settle a doubt.
+    pub(super) fn wants_plain(&self) -> bool {
+        self.tempo.wants_plain()
     }
 
     /// Samples at this very place, discounted by age, over those it takes to know a cost.
     pub(super) fn evidence(&self, now: Duration, batch: usize, drafted: usize) -> f64 {
         let (least, most) = KNOWN_FROM;
-        let deviation = MEDIAN_DEVIATION * self.spread / KNOWN_WITHIN;
+        let deviation = MEDIAN_DEVIATION * self.tempo.spread() / KNOWN_WITHIN;
         let needed = (deviation * deviation).clamp(least, most);
         self.cells
             .get(&key(batch.max(1), drafted))
@@ -251,20 +243,6 @@ impl Surface {
         seconds.max(LEAST_SECONDS)
     }
 
-    fn follow_tempo(&mut self) {
-        let beat = self.beats.median();
-        let off = (beat / self.tempo).max(self.tempo / beat.max(f64::MIN_POSITIVE));
-        let margin = TEMPO_MARGIN.max((TEMPO_SPREADS * self.spread).exp());
-        if self.beats.is_full() && off > margin {
-            // Half of the latest samples are still of the old tempo.
-            self.unsettled = MEDIAN_OF + 1;
-        }
-        if self.unsettled > 0 {
-            self.tempo = beat;
-            self.unsettled -= 1;
-        }
-    }
-
     fn refresh(&mut self, now: Duration) {
         self.unseen = 0;
         let slope = self.context.value();
@@ -292,7 +270,7 @@ impl Surface {
         batches.dedup();
         let deepest = self.cells.keys().map(|&(_, drafted)| drafted).max();
         let drafted = grid(2 * deepest.unwrap_or(0) + 1);
-        let deviation = MEDIAN_DEVIATION * self.spread / DIFFERENCE;
+        let deviation = MEDIAN_DEVIATION * self.tempo.spread() / DIFFERENCE;
         let noise = (deviation * deviation).max(LEAST_NOISE);
         self.table = Table::new(batches, drafted, |b, d| {
             corrected(&plane, &points, noise, b, d)
