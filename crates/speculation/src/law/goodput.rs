@@ -63,12 +63,14 @@ use super::explore::Draught;
 use super::hold::Hold;
 use super::plain_steps::PlainSteps;
 use super::probe::Prober;
+use super::quiet::Quiet;
 use super::step_costs::StepCosts;
 use super::turns::Turns;
 use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step, Verified};
+use crate::worth::Worth;
 
 /// Drafts of the draft model before all sequences begin with it: what it is worth is found out by one alone, for
 /// each has to be read for.
@@ -87,6 +89,7 @@ pub struct Goodput {
     depth: f64,
     achieved: Achieved,
     plain_steps: PlainSteps,
+    quiet: Quiet,
 }
 
 /// Tokens and seconds of the latest steps that had to do without a lookup. What time is worth to a draft that could go on is
@@ -119,6 +122,9 @@ impl Achieved {
 impl Law for Goodput {
     fn plan(&mut self, now: Duration, step: &Step<'_>, evidence: &Evidence) -> Plan {
         self.prober.accrue(now);
+        if let Some(reason) = self.quiet.reason(now, step.candidates) {
+            return without_drafts(step.candidates, reason);
+        }
         let shape = StepShape {
             sequences: step.candidates.len(),
             drafted: 0,
@@ -134,9 +140,11 @@ impl Law for Goodput {
             })
             .collect();
         let choices = choose_sources(&candidates, evidence, &self.turns, &shape);
+        let mut model_is_wanted = false;
         for (choice, candidate) in choices.iter().zip(step.candidates) {
             if choice.is_some_and(|choice| choice.wants_model) {
                 self.turns.count(candidate.id);
+                model_is_wanted = true;
             }
         }
         let (who, mut arms): (Vec<_>, Vec<_>) = choices
@@ -179,6 +187,9 @@ impl Law for Goodput {
         let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
         let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
         self.plain_steps.planned(plain(&depths), plain(&tried));
+        if plain(&tried) && plain(&depths) && !model_is_wanted {
+            self.quiet.begin(now, step.candidates, reason);
+        }
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who
@@ -238,6 +249,21 @@ impl Goodput {
         } else {
             Reason::Steady
         }
+    }
+}
+
+fn without_drafts(candidates: &[Candidate], reason: Reason) -> Plan {
+    let draft = |candidate: &Candidate| Draft {
+        id: candidate.id,
+        source: Source::Model,
+        depth: 0,
+        room: 0,
+        probes: false,
+    };
+    Plan {
+        drafts: candidates.iter().map(draft).collect(),
+        decision: Decision::of(&[], 1.0, reason),
+        worth: Worth::default(),
     }
 }
 

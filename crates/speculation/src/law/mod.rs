@@ -20,6 +20,7 @@ mod goodput;
 mod hold;
 mod plain_steps;
 mod probe;
+mod quiet;
 mod spec;
 mod step_costs;
 mod threshold;

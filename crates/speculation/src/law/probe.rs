@@ -24,14 +24,14 @@ const LOOKUPS_BUDGET: f64 = 0.004;
 const MODEL_BUDGET: f64 = 0.006;
 
 /// Least time after a probe that failed, or steps where those are short. The more of them have failed since anything was
-/// drafted as planned, the longer, up to [`LONGEST_PAUSE`] times: a text that has resisted for long is asked less often.
+/// drafted as planned, the longer, up to [`LONGEST`]: a text that has resisted for long is asked less often.
 const AFTER_FAILURE: Pause = Pause {
     time: Duration::from_millis(150),
     steps: 24,
 };
 
-/// Short enough for a text that has changed to be noticed within a second.
-const LONGEST_PAUSE: u32 = 4;
+/// How many times as long, in time and in steps: short enough for a text that has changed to be noticed within a second.
+const LONGEST: (u32, u32) = (4, 8);
 
 /// The same between probes of depths next to the best one: they confirm more often than they surprise.
 const BETWEEN_NEIGHBOURS: Pause = Pause {
@@ -61,10 +61,12 @@ impl Pause {
         }
     }
 
-    fn times(self, count: u32) -> Pause {
+    /// The pause after so many failures.
+    fn after(self, failures: u32) -> Pause {
+        let (times, steps) = LONGEST;
         Pause {
-            time: self.time * count,
-            steps: self.steps * u64::from(count),
+            time: self.time * failures.min(times),
+            steps: self.steps * u64::from(failures.min(steps)),
         }
     }
 }
@@ -133,8 +135,8 @@ impl Account {
     }
 
     fn fail(&mut self, now: Duration, step: u64) {
-        self.failures = self.failures.saturating_add(1).min(LONGEST_PAUSE);
-        self.rests_until = AFTER_FAILURE.times(self.failures).from(now, step);
+        self.failures = self.failures.saturating_add(1);
+        self.rests_until = AFTER_FAILURE.after(self.failures).from(now, step);
     }
 }
 
@@ -390,8 +392,8 @@ mod tests {
                 }
             }
         };
-        let pauses: Vec<u64> = (0..6).map(|_| steps_to_next(&mut prober)).collect();
-        assert_eq!(pauses, [1, 24, 48, 72, 96, 96]);
+        let pauses: Vec<u64> = (0..11).map(|_| steps_to_next(&mut prober)).collect();
+        assert_eq!(pauses, [1, 24, 48, 72, 96, 120, 144, 168, 192, 192, 192]);
         prober.drafts();
         steps_to_next(&mut prober);
         assert_eq!(steps_to_next(&mut prober), 24);

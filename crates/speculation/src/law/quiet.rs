@@ -1,0 +1,90 @@
+//! Steps that need no plan.
+//!
+//! Where nothing is drafted, next to nothing is learnt, and the same plan would be made over and over: of four sequences whose
+//! steps take a millisecond it takes a hundredth of that. So after a plan without drafts, steps go without one for a moment, as
+//! long as they are of the same sequences and nobody has found anything.
+
+use std::time::Duration;
+
+use super::Reason;
+use crate::step::Candidate;
+
+/// How long steps behind a plan without drafts are taken to be like it. Longer ones are planned each: it costs them nothing.
+const MOMENT: Duration = Duration::from_millis(8);
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Quiet {
+    sequences: Vec<u64>,
+    /// Why nothing is drafted, while it lasts.
+    reason: Option<Reason>,
+    until: Duration,
+}
+
+impl Quiet {
+    /// Why nothing is drafted in a step of these sequences, if it needs no plan.
+    pub(super) fn reason(&mut self, now: Duration, candidates: &[Candidate]) -> Option<Reason> {
+        let ids = candidates.iter().map(|candidate| candidate.id);
+        let covered = now < self.until
+            && candidates.iter().all(|one| one.lookup.is_none())
+            && self.sequences.iter().copied().eq(ids);
+        self.reason = self.reason.filter(|_| covered);
+        self.reason
+    }
+
+    /// Nothing is drafted for these, and nothing would be however little there were to read.
+    pub(super) fn begin(&mut self, now: Duration, candidates: &[Candidate], reason: Reason) {
+        self.reason = Some(reason);
+        self.sequences.clear();
+        self.sequences
+            .extend(candidates.iter().map(|candidate| candidate.id));
+        self.until = now + MOMENT;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Strength;
+    use crate::step::Lookup;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn candidates(ids: &[u64]) -> Vec<Candidate> {
+        let candidate = |&id| Candidate {
+            id,
+            context: 10,
+            max_depth: 8,
+            model: true,
+            behind: 5,
+            lookup: None,
+        };
+        ids.iter().map(candidate).collect()
+    }
+
+    #[test]
+    fn it_lasts_for_a_moment_of_the_same_sequences() {
+        let mut quiet = Quiet::default();
+        let same = candidates(&[1, 2]);
+        assert_eq!(quiet.reason(NOW, &same), None);
+        quiet.begin(NOW, &same, Reason::Off);
+        let covered = |step: &u64| quiet.reason(Duration::from_millis(*step), &same).is_some();
+        assert_eq!((1..20).take_while(covered).count(), 7);
+    }
+
+    #[test]
+    fn who_comes_and_whoever_finds_something_ends_it() {
+        let mut quiet = Quiet::default();
+        let same = candidates(&[1, 2]);
+        let mut found = same.clone();
+        found[1].lookup = Some(Lookup {
+            length: 3,
+            strength: Strength::Fair,
+        });
+        for other in [candidates(&[1, 2, 3]), candidates(&[2]), found] {
+            quiet.begin(NOW, &same, Reason::Off);
+            assert_eq!(quiet.reason(NOW, &same), Some(Reason::Off));
+            assert_eq!(quiet.reason(NOW, &other), None);
+            assert_eq!(quiet.reason(NOW, &same), None);
+        }
+    }
+}
