@@ -56,6 +56,11 @@ impl Cell {
         self.latest = now;
     }
 
+    /// Something was seen here, and not learnt from.
+    pub(super) fn see(&mut self, now: Duration) {
+        self.latest = now;
+    }
+
     /// Finds the middle of its samples, if each token of context costs `context_slope`.
     pub(super) fn refresh(&mut self, context_slope: f64) {
         // However long the context, a part of a step has nothing to do with it.

@@ -84,7 +84,7 @@ impl Costs {
     /// their bytes.
     pub fn new(draft_ratio: f64) -> Self {
         Self {
-            verify: Surface::new(Prior {
+            verify: Surface::measured_in_plain_steps(Prior {
                 batch_slope: 0.08,
                 drafted_slope: 0.08,
             }),
@@ -179,6 +179,11 @@ impl Costs {
     /// on so noisy a machine: from 1 on it can be relied on.
     pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
         self.verify.evidence(now, shape.sequences, shape.drafted)
+    }
+
+    /// How uneven steps are that should take the same, as a part of them.
+    pub(crate) fn unevenness(&self) -> f64 {
+        self.verify.unevenness()
     }
 
     /// Whether steps without drafts would settle a doubt about what is learnt.

@@ -4,7 +4,7 @@
 //! by one, drafts that are dropped behind a pass, prompts of many sequences that are read at once. So there is an account
 //! that asks no estimate but one, what a step without drafts takes, and is kept in such steps: every step in which the model
 //! worked pays in what its tokens would have taken without it, and takes out what it took. When it is empty the model rests
-//! for a second and gets a third of it back. Whatever else goes wrong, no more than that is lost in a second.
+//! for a second and gets a little of it back. Whatever else goes wrong, no more than that is lost in a second.
 //!
 //! One sequence gains or loses a step at a time by luck, so the account must be large enough to outlast it; in a batch luck
 //! evens out.
@@ -21,8 +21,10 @@ use crate::step::Outcome;
 /// Steps in the account of one sequence; of a batch it is so many over the root of its sequences.
 const MOST: f64 = 64.0;
 
-/// What of it the model goes on with after a rest.
+/// What of it the model goes on with after a rest, at most, and the share of the rest's time that this may be: so no more of all
+/// time is lost for long. One step it must be.
 const AFTER_A_REST: f64 = 1.0 / 3.0;
+const SHARE_OF_A_REST: f64 = 0.02;
 
 const REST: Duration = Duration::from_secs(1);
 
@@ -80,21 +82,22 @@ impl Allowance {
             let tokens: usize = drafts.iter().map(|one| one.accepted + 1).sum();
             let took = outcome.verify + outcome.draft + outcome.catch_up;
             let plain = tokens as f64 / sequences as f64;
-            self.settle(now, sequences, plain, took.as_secs_f64() / step);
+            self.settle(now, sequences, step, plain, took.as_secs_f64() / step);
         } else if drafts.iter().all(|one| one.drafted == 0) {
             self.plain.push(sequences, outcome.verify.as_secs_f64());
         }
     }
 
-    /// A step of so many sequences in which the model worked took `took` steps without drafts, and its tokens would have
-    /// taken `plain` of them.
-    fn settle(&mut self, now: Duration, sequences: usize, plain: f64, took: f64) {
+    /// A step of so many sequences in which the model worked took `took` steps without drafts of `step` seconds, and its tokens
+    /// would have taken `plain` of them.
+    fn settle(&mut self, now: Duration, sequences: usize, step: f64, plain: f64, took: f64) {
         if self.rests(now) {
             return;
         }
         let most = MOST / (sequences.max(1) as f64).sqrt();
         if self.rests_until.take().is_some() {
-            self.spent = most * (1.0 - AFTER_A_REST);
+            let share = SHARE_OF_A_REST * REST.as_secs_f64() / step;
+            self.spent = most - share.clamp(1.0, AFTER_A_REST * most);
         }
         self.spent = (self.spent + (took - plain).min(WORST_STEP)).max(0.0);
         if self.spent > most {
@@ -121,7 +124,7 @@ mod tests {
             } else {
                 lost += (ratio - 1.0) * step.as_secs_f64();
                 now += step.mul_f64(ratio);
-                allowance.settle(now, sequences, 1.0, ratio);
+                allowance.settle(now, sequences, step.as_secs_f64(), 1.0, ratio);
             }
         }
         lost / 20.0
@@ -179,7 +182,7 @@ mod tests {
         for step in 0..10_000 {
             // Two tokens more in one of three steps, which take half as long again.
             let plain = if step % 3 == 0 { 3.0 } else { 1.0 };
-            allowance.settle(Duration::ZERO, 1, plain, 1.5);
+            allowance.settle(Duration::ZERO, 1, 0.004, plain, 1.5);
             assert!(!allowance.rests(Duration::ZERO), "step {step}");
         }
     }
@@ -187,7 +190,7 @@ mod tests {
     #[test]
     fn a_step_in_which_the_machine_was_away_is_forgiven() {
         let mut allowance = Allowance::default();
-        allowance.settle(Duration::ZERO, 16, 1.0, 700.0);
+        allowance.settle(Duration::ZERO, 16, 0.004, 1.0, 700.0);
         assert!(!allowance.rests(Duration::ZERO));
     }
 }

@@ -17,8 +17,14 @@ use super::arm::{Arm, tokens};
 use super::step_costs::StepCosts;
 use crate::source::{SOURCES, Source};
 
-/// Least relative gain for which a depth changes.
+/// Least relative gain for which a depth changes, and as a part of how uneven steps are: where they are very uneven, costs are
+/// known badly, and a gain must be larger to be one.
 const MARGIN: f64 = 0.05;
+const MARGIN_OF_UNEVENNESS: f64 = 0.5;
+
+fn margin(costs: &StepCosts) -> f64 {
+    MARGIN.max(MARGIN_OF_UNEVENNESS * costs.unevenness)
+}
 
 /// Least time between two changes of a sequence's depth...
 const DWELL: Duration = Duration::from_millis(250);
@@ -113,7 +119,7 @@ impl Hold {
         trim(&mut depths, costs.most());
         let before = costs.goodput(arms, kept);
         let gain = costs.goodput(arms, &depths) / before - 1.0;
-        (theirs > 0.0 && gain * all / theirs > MARGIN).then_some(depths)
+        (theirs > 0.0 && gain * all / theirs > margin(costs)).then_some(depths)
     }
 
     fn of(&self, id: u64, source: Source) -> Option<Held> {
@@ -159,7 +165,7 @@ fn stays_behind(
     *place = depth;
     let loss = best.goodput / costs.goodput(arms, &depths) - 1.0;
     let all = tokens(arms, &depths);
-    loss * all / arm.tokens(depth) >= MARGIN
+    loss * all / arm.tokens(depth) >= margin(costs)
 }
 
 /// Cuts the deepest drafts until they fit the budget of rows.

@@ -14,6 +14,8 @@ pub struct StepCosts {
     verify: Vec<f64>,
     /// One pass of the draft model, by sequences in it.
     pass: Vec<f64>,
+    /// How uneven steps are that should take the same, as a part of them.
+    pub(super) unevenness: f64,
 }
 
 impl StepCosts {
@@ -37,6 +39,7 @@ impl StepCosts {
             pass: (0..=by_model)
                 .map(|n| evidence.costs.draft_pass(n, n * share))
                 .collect(),
+            unevenness: evidence.costs.unevenness(),
         }
     }
 
@@ -49,6 +52,7 @@ impl StepCosts {
             pass: (0..=sequences)
                 .map(|n| if n == 0 { 0.0 } else { base * pass })
                 .collect(),
+            unevenness: 0.0,
         }
     }
 

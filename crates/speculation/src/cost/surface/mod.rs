@@ -74,6 +74,10 @@ const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
 #[derive(Debug, Clone)]
 pub(crate) struct Surface {
     prior: Prior,
+    /// Whether steps without drafts are what others are held against.
+    plain_is_the_measure: bool,
+    /// Whether the last step had drafts.
+    last_drafted: bool,
     cells: BTreeMap<(usize, usize), Cell>,
     tempo: Tempo,
     context: ContextSlope,
@@ -112,6 +116,8 @@ impl Surface {
     pub(super) fn new(prior: Prior) -> Self {
         Self {
             prior,
+            plain_is_the_measure: false,
+            last_drafted: false,
             cells: BTreeMap::new(),
             tempo: Tempo::default(),
             context: ContextSlope::default(),
@@ -119,6 +125,14 @@ impl Surface {
             table: Table::default(),
             samples: 0,
             unseen: 0,
+        }
+    }
+
+    /// The same where steps with drafts are held against those without.
+    pub(super) fn measured_in_plain_steps(prior: Prior) -> Self {
+        Self {
+            plain_is_the_measure: true,
+            ..Self::new(prior)
         }
     }
 
@@ -168,7 +182,12 @@ impl Surface {
         } else {
             self.tempo.miss();
         }
-        if self.tempo.is_settled() {
+        // Where plain steps follow each other, the tempo follows them. If what was learnt of them did so too, both could
+        // wander, and what was learnt of drafts would be left behind.
+        let behind_drafts = std::mem::replace(&mut self.last_drafted, drafted > 0);
+        if self.plain_is_the_measure && drafted == 0 && !behind_drafts && cell.is_full() {
+            cell.see(now);
+        } else if self.tempo.is_settled() {
             let sample = Sample {
                 batch: batch as f64,
                 drafted: drafted as f64,
@@ -201,6 +220,11 @@ impl Surface {
     pub(super) fn at(&self, batch: usize, drafted: usize, context: usize) -> f64 {
         let context = self.context.value() * context as f64;
         (self.still(batch.max(1), drafted) + context) * self.tempo.value()
+    }
+
+    /// How uneven the machine is.
+    pub(super) fn unevenness(&self) -> f64 {
+        self.tempo.spread()
     }
 
     /// Whether steps without drafts would settle a doubt.

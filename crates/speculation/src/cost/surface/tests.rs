@@ -134,3 +134,22 @@ fn buckets_are_ordered_and_fine_enough() {
         assert_eq!(bucket(bucket(x)), bucket(x));
     }
 }
+
+#[test]
+fn a_machine_that_goes_up_and_down_for_long_without_drafts_changes_no_ratio() {
+    let mut surface = Surface::measured_in_plain_steps(PRIOR);
+    let mut noise = Noise::new(5);
+    learn(&mut surface, &mut noise, 1_200, &[0, 2, 4], 1.0);
+    let before = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+    for step in 0..30_000u64 {
+        let slow = [1.0, 1.6, 1.2, 2.0][(step / 500 % 4) as usize];
+        let seconds = slow * truth(4, 0) * (0.15 * noise.normal()).exp();
+        let now = Duration::from_millis(24_000 + step);
+        surface.observe(now, 4, 0, 0, seconds);
+    }
+    let after = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+    assert!(
+        (after / before - 1.0).abs() < 0.1,
+        "{before} became {after}"
+    );
+}
