@@ -125,7 +125,7 @@ impl KvCache {
     }
 
     /// Takes the memory of the first `blocks` blocks now. Steps that write to a block for the first time would else wait for
-    /// it, all layers of the model at once: some ten milliseconds on a virtual machine.
+    /// it, all layers of the model at once: tens of milliseconds on a virtual machine.
     pub fn commit(&self, blocks: usize) {
         let bytes = blocks.min(self.blocks) * self.layer_block_bytes();
         for layer in 0..self.shape.layers {

@@ -37,17 +37,17 @@ pub(super) struct Allowance {
     /// What is gone of it, in steps without drafts.
     spent: f64,
     rests_until: Option<Duration>,
-    plain: PlainSteps,
+    plain: LatestPlain,
 }
 
 /// The latest steps without drafts of the present batch.
 #[derive(Debug, Clone, Default)]
-struct PlainSteps {
+struct LatestPlain {
     sequences: usize,
     seconds: RunningMedian,
 }
 
-impl PlainSteps {
+impl LatestPlain {
     fn push(&mut self, sequences: usize, seconds: f64) {
         if self.sequences != sequences {
             *self = Self::default();
@@ -97,7 +97,7 @@ impl Allowance {
         let most = MOST / (sequences.max(1) as f64).sqrt();
         if self.rests_until.take().is_some() {
             let share = SHARE_OF_A_REST * REST.as_secs_f64() / step;
-            self.spent = most - share.clamp(1.0, AFTER_A_REST * most);
+            self.spent = most - share.min(AFTER_A_REST * most).max(1.0);
         }
         self.spent = (self.spent + (took - plain).min(WORST_STEP)).max(0.0);
         if self.spent > most {
@@ -184,6 +184,20 @@ mod tests {
             let plain = if step % 3 == 0 { 3.0 } else { 1.0 };
             allowance.settle(Duration::ZERO, 1, 0.004, plain, 1.5);
             assert!(!allowance.rests(Duration::ZERO), "step {step}");
+        }
+    }
+
+    #[test]
+    fn a_batch_of_thousands_has_a_step_left_after_a_rest() {
+        for sequences in [400, 500, 5_000] {
+            let mut allowance = Allowance::default();
+            let mut now = Duration::ZERO;
+            for _ in 0..10 {
+                allowance.settle(now, sequences, 0.1, 1.0, 5.0);
+                assert!(allowance.rests(now));
+                now += REST;
+                assert!(!allowance.rests(now));
+            }
         }
     }
 
