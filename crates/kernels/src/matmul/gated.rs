@@ -3,11 +3,10 @@
 use super::Scratch;
 use super::cuts::{Cuts, PanelSet};
 use super::input::Input;
-use super::panel::Sums;
+use super::panel::{Piece, Sums};
 use crate::activations::{Activations, Encodings, Tiling};
 use crate::compute::Compute;
 use crate::matrix::Matrix;
-use crate::panels::PANEL_ROWS;
 use crate::silu::silu_mul;
 
 /// Computes `silu(input * gate^T) * (input * up^T)`, and leaves it as `down` is multiplied with. A panel has as many
@@ -40,9 +39,16 @@ pub fn gated(
         let weights = gate.panels_from(panels.start, panels.len());
         input.with(tier, weights.as_ptr(), |activations| {
             let (mut gates, mut ups) = (Sums::new(), Sums::new());
-            let first = panels.start * PANEL_ROWS;
-            let gates = gates.multiply(tier, activations, gate, panels.clone(), strip);
-            let ups = ups.multiply(tier, activations, up, panels, strip);
+            let piece = |matrix| Piece {
+                tier,
+                activations,
+                matrix,
+                panels: panels.clone(),
+                strip,
+            };
+            let (gate, up) = (piece(gate), piece(up));
+            let first = gate.first_output();
+            let (gates, ups) = (gates.multiply(&gate), ups.multiply(&up));
             for (row, (gate, up)) in strip.rows().zip(gates.zip(ups)) {
                 let len = (rows - first).min(gate.len());
                 // SAFETY: each piece of work writes its own part of its own rows; the machine has the tier.

@@ -12,10 +12,9 @@ use crate::activations::{Activations, Encodings, Tiling};
 use crate::attention::AttentionScratch;
 use crate::compute::Compute;
 use crate::matrix::Matrix;
-use crate::panels::PANEL_ROWS;
 use crate::shared_out::SharedOut;
 use cuts::{Cuts, PanelSet};
-use panel::Sums;
+use panel::{Piece, Sums, SumsPlace};
 
 pub use gated::gated;
 pub use input::Input;
@@ -91,12 +90,13 @@ pub fn matmul(
         let (place, tier) = (&places[set], compute.tier());
         let weights = place.matrix.panels_from(panels.start, panels.len());
         input.with(tier, weights.as_ptr(), |activations| {
-            let mut sums = Sums::new();
-            let first = panels.start * PANEL_ROWS;
-            let sums = sums.multiply(tier, activations, place.matrix, panels, strip);
-            for (row, sums) in strip.rows().zip(sums) {
-                place.write(row, first, sums);
-            }
+            place.take(&Piece {
+                tier,
+                activations,
+                matrix: place.matrix,
+                panels,
+                strip,
+            });
         });
     });
 }
@@ -135,6 +135,24 @@ impl<'a> Place<'a> {
             bias: product.bias,
             out: SharedOut::new(product.out),
             adds: product.adds,
+        }
+    }
+
+    /// Multiplies a piece and takes over what comes out.
+    fn take(&self, piece: &Piece<'_>) {
+        let (first, stride) = (piece.first_output(), self.matrix.rows());
+        if !self.adds && self.bias.is_none() && piece.is_full() {
+            let start = piece.strip.rows().start * stride + first;
+            // SAFETY: each piece of work writes its own outputs of its own rows, once, and all of them exist.
+            unsafe {
+                let first = self.out.pointer(start);
+                piece.multiply_to(SumsPlace { first, stride });
+            }
+            return;
+        }
+        let mut sums = Sums::new();
+        for (row, sums) in piece.strip.rows().zip(sums.multiply(piece)) {
+            self.write(row, first, sums);
         }
     }
 

@@ -44,15 +44,63 @@ impl Sums {
         Sums([MaybeUninit::uninit(); ROOM])
     }
 
-    /// Multiplies panels with the rows of a strip; gives each row's sums of all panels.
-    pub(super) fn multiply(
-        &mut self,
-        tier: Tier,
-        activations: &Activations,
-        matrix: &Matrix,
-        panels: Range<usize>,
-        strip: &Strip,
-    ) -> impl Iterator<Item = &mut [f32]> {
+    /// Multiplies a piece; gives each row's sums of all its panels.
+    pub(super) fn multiply(&mut self, piece: &Piece<'_>) -> impl Iterator<Item = &mut [f32]> {
+        let stride = piece.panels.len() * PANEL_ROWS;
+        let sums = &mut self.0[..piece.padded_rows() * stride];
+        let first = sums.as_mut_ptr().cast();
+        // SAFETY: there is room for all rows, padding included.
+        unsafe { piece.multiply_to(SumsPlace { first, stride }) };
+        // SAFETY: that wrote all of them.
+        sums.chunks_exact_mut(stride)
+            .map(|sums| unsafe { &mut *(std::ptr::from_mut(sums) as *mut [f32]) })
+            .take(piece.strip.rows().len())
+    }
+}
+
+/// Where sums go: those of one row side by side, the next row's `stride` values further.
+#[derive(Clone, Copy)]
+pub(super) struct SumsPlace {
+    pub(super) first: *mut f32,
+    pub(super) stride: usize,
+}
+
+/// What is multiplied in one go: neighbouring panels of a matrix with the rows of a strip.
+pub(super) struct Piece<'a> {
+    pub(super) tier: Tier,
+    pub(super) activations: &'a Activations,
+    pub(super) matrix: &'a Matrix,
+    pub(super) panels: Range<usize>,
+    pub(super) strip: &'a Strip,
+}
+
+impl Piece<'_> {
+    /// The first of its outputs.
+    pub(super) fn first_output(&self) -> usize {
+        self.panels.start * PANEL_ROWS
+    }
+
+    /// Whether none of its outputs and rows is padding.
+    pub(super) fn is_full(&self) -> bool {
+        self.panels.end * PANEL_ROWS <= self.matrix.rows()
+            && self.padded_rows() == self.strip.rows().len()
+    }
+
+    fn padded_rows(&self) -> usize {
+        self.strip.tiles().map(|tile| tile.width).sum()
+    }
+
+    /// Writes all sums, those of padding too.
+    ///
+    /// # Safety
+    /// They must have room in their place, and nobody else may use it meanwhile.
+    pub(super) unsafe fn multiply_to(&self, place: SumsPlace) {
+        let Piece {
+            activations,
+            matrix,
+            strip,
+            ..
+        } = *self;
         let format = matrix.format();
         let unit = Unit::of(format);
         let units = matrix.panel_bytes() / unit.bytes;
@@ -61,22 +109,21 @@ impl Sums {
         } else {
             units
         };
-        let weights = matrix.panels_from(panels.start, panels.len());
-        let rows = strip.rows();
-        let row_sums = panels.len() * PANEL_ROWS;
+        let panels = self.panels.len();
+        let weights = matrix.panels_from(self.panels.start, panels);
+        let first_row = strip.rows().start;
         for first in (0..units).step_by(units_per_stretch) {
             for tile in strip.tiles() {
-                let start = (tile.first_row - rows.start) * row_sums;
                 let stretch = Stretch {
                     weights: weights[first * unit.bytes..].as_ptr(),
-                    panels: panels.len(),
+                    panels,
                     panel_bytes: matrix.panel_bytes(),
                     units: (units - first).min(units_per_stretch),
                     values: activations.values(format, tile, first * unit.len),
                     factors: activations.factors(format, tile, first * unit.len),
                     block_sums: activations.block_sums(format, tile, first * unit.len),
-                    sums: self.0[start..][..tile.width * row_sums].as_mut_ptr().cast(),
-                    sums_stride: row_sums,
+                    sums: place.first.add((tile.first_row - first_row) * place.stride),
+                    sums_stride: place.stride,
                     adds: first > 0,
                     ahead: if tile.first_row == 0 {
                         PREFETCH_AHEAD
@@ -85,13 +132,9 @@ impl Sums {
                     },
                 };
                 // SAFETY: tiers in use are those that the machine has. The panels hold `units` units each; the
-                // activations were encoded for this tiling and format; there is room for `width` rows of sums.
-                unsafe { accumulate(tier, format, tile.width, stretch) };
+                // activations were encoded for this tiling and format; there is room for the sums.
+                unsafe { accumulate(self.tier, format, tile.width, stretch) };
             }
         }
-        let sums = &mut self.0[..rows.len() * row_sums];
-        // SAFETY: every tile's first stretch wrote all of its sums.
-        sums.chunks_exact_mut(row_sums)
-            .map(|sums| unsafe { &mut *(std::ptr::from_mut(sums) as *mut [f32]) })
     }
 }

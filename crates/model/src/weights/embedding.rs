@@ -11,9 +11,13 @@ use kernels::dequantize;
 
 use super::checkpoint::Stored;
 
-/// Rows read between two times of giving pages back. Linux maps up to 64 KiB around a page that is touched,
-/// so this is at most 4 MiB.
-const ROWS_KEPT: usize = 64;
+/// What may stay mapped. A tensor that is no larger is never given back: reading its rows anew took 2 % of a step of a
+/// small model that verifies drafts.
+const KEPT_BYTES: usize = 4 << 20;
+/// Linux maps up to so much around a page that is touched.
+const BYTES_AROUND: usize = 64 << 10;
+/// Rows read between two times of giving pages back.
+const ROWS_KEPT: usize = KEPT_BYTES / BYTES_AROUND;
 
 pub(crate) struct Embedding {
     tensor: Stored,
@@ -34,7 +38,9 @@ impl Embedding {
         let columns = self.tensor.columns();
         for (&token, out) in tokens.iter().zip(out.chunks_exact_mut(columns)) {
             dequantize(self.tensor.format(), self.tensor.row(token as usize), out);
-            if self.rows_read.fetch_add(1, Ordering::Relaxed) % ROWS_KEPT == ROWS_KEPT - 1 {
+            if self.tensor.bytes().len() > KEPT_BYTES
+                && self.rows_read.fetch_add(1, Ordering::Relaxed) % ROWS_KEPT == ROWS_KEPT - 1
+            {
                 self.tensor.forget();
             }
         }
