@@ -22,6 +22,7 @@
 mod activations;
 mod attention;
 mod blocks;
+mod caches;
 mod compute;
 mod dequantize;
 mod error;

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::caches::last_level_bytes;
 use crate::compute::Compute;
 use crate::error::PackError;
 use crate::format::Format;
@@ -17,6 +18,7 @@ pub struct Matrix {
     cols: usize,
     panel_bytes: usize,
     packed: Pages,
+    stays_in_cache: bool,
 }
 
 impl Matrix {
@@ -107,6 +109,7 @@ impl Matrix {
                 rows,
                 cols,
                 panel_bytes,
+                stays_in_cache: packed.bytes_together() <= last_level_bytes(),
                 packed,
             }),
         }
@@ -130,6 +133,11 @@ impl Matrix {
     /// Memory that the packed matrix takes.
     pub fn bytes(&self) -> usize {
         self.packed.len()
+    }
+
+    /// Whether it is likely to be in the processor's cache when it is read again: all weights of its model fit there.
+    pub(crate) fn stays_in_cache(&self) -> bool {
+        self.stays_in_cache
     }
 
     pub(crate) fn panels(&self) -> usize {

@@ -78,6 +78,11 @@ impl Pages {
         region.take(bytes)
     }
 
+    /// Bytes of the mapping that these are a part of: all weights of a model.
+    pub(crate) fn bytes_together(&self) -> usize {
+        self.region.map.len()
+    }
+
     /// Takes the memory behind some of the bytes now; they would else be taken when they are first written.
     pub(crate) fn commit(&self, bytes: Range<usize>) {
         debug_assert!(bytes.start <= bytes.end && bytes.end <= self.len);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::cuts::Strip;
 use crate::activations::Activations;
 use crate::matrix::Matrix;
-use crate::panels::{PANEL_ROWS, PREFETCH_AHEAD, Stretch, Unit, WIDEST_TILE, accumulate};
+use crate::panels::{Ask, PANEL_ROWS, Stretch, Unit, WIDEST_TILE, accumulate};
 use crate::tier::Tier;
 
 /// Rows whose sums are held at once: a stretch of weights is used for all of them while it is in the first-level
@@ -125,10 +125,10 @@ impl Piece<'_> {
                     sums: place.first.add((tile.first_row - first_row) * place.stride),
                     sums_stride: place.stride,
                     adds: first > 0,
-                    ahead: if tile.first_row == 0 {
-                        PREFETCH_AHEAD
+                    ask: if tile.first_row == 0 {
+                        Ask::of(matrix, tile.width)
                     } else {
-                        0
+                        Ask::Not
                     },
                 };
                 // SAFETY: tiers in use are those that the machine has. The panels hold `units` units each; the

@@ -18,6 +18,7 @@ mod q8_0;
 use crate::activations::{BlockFactors, BlockSums};
 use crate::format::Format;
 use crate::lanes::{LANES, Lanes};
+use crate::matrix::Matrix;
 use crate::prefetch::{LINE, prefetch_far, prefetch_near};
 use crate::tier::Tier;
 
@@ -31,13 +32,18 @@ pub(crate) const TILE_WIDTHS: [usize; 7] = [1, 2, 3, 4, 5, 6, WIDEST_TILE];
 pub(crate) const WIDEST_TILE: usize = 8;
 
 /// How far ahead weights are asked for: what arrives during a trip to memory.
-pub(crate) const PREFETCH_AHEAD: usize = 4608;
+const PREFETCH_AHEAD: usize = 4608;
 /// Below this, prefetching costs more than it brings.
 const FEWEST_ROWS_TO_PREFETCH: usize = 2;
 
 /// How far ahead, and with how many bytes, a stream that the hardware prefetches is announced to it.
 const ANNOUNCE_AHEAD: usize = 8 << 10;
 const ANNOUNCE_BYTES: usize = 2 * LINE;
+
+/// How far ahead every line is asked for where the hardware would come too late.
+const LINES_AHEAD: usize = 16 << 10;
+/// From so many rows on it does, with weights from the processor's own cache, which arrive sooner than it runs ahead.
+const FEWEST_ROWS_FOR_LINES: usize = 3;
 
 /// The smallest part of a panel along its inputs.
 #[derive(Debug, Clone, Copy)]
@@ -112,8 +118,36 @@ pub(crate) struct Stretch {
     pub(crate) sums_stride: usize,
     /// Whether the products are added to what stands there, instead of taking its place.
     pub(crate) adds: bool,
-    /// How far ahead weights should be asked for: [`PREFETCH_AHEAD`], or nothing if they are near already.
-    pub(crate) ahead: usize,
+    /// How weights should be asked for before they are needed.
+    pub(crate) ask: Ask,
+}
+
+/// How weights are asked for before they are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Not at all: they are near already.
+    Not,
+    /// The hardware's prefetcher is shown where the stream is going to be. With the arithmetic of several rows in between,
+    /// few reads are under way at a time, and it stays too close to them to hide a trip to memory. Two lines a unit are
+    /// enough for it to run further ahead; asking for every line leaves it nothing to learn from, and with weights from
+    /// memory is a fifth slower for four rows, half as fast for two.
+    Stream,
+    /// Every line. With so much arithmetic that the hardware sees no stream any more, or weights from the processor's cache,
+    /// that takes a tenth less time.
+    Lines,
+}
+
+impl Ask {
+    /// How to ask for a matrix that is multiplied with `width` rows at a time for the first time in a while.
+    pub(crate) fn of(matrix: &Matrix, width: usize) -> Ask {
+        if width > ROWS_FOR_BOTH_HALVES
+            || (width >= FEWEST_ROWS_FOR_LINES && matrix.stays_in_cache())
+        {
+            Ask::Lines
+        } else {
+            Ask::Stream
+        }
+    }
 }
 
 macro_rules! accumulate_for_widths {
@@ -177,20 +211,22 @@ impl Stretch {
     /// prefetches a stream that is merely read, as with few rows; with more arithmetic in between it falls behind.
     #[inline(always)]
     fn prefetch_ahead<const M: usize>(&self, weights: *const u8, bytes: usize) {
-        if M >= FEWEST_ROWS_TO_PREFETCH {
-            prefetch_near(weights.wrapping_add(self.ahead), bytes);
+        if M >= FEWEST_ROWS_TO_PREFETCH && self.ask != Ask::Not {
+            prefetch_near(weights.wrapping_add(PREFETCH_AHEAD), bytes);
         }
     }
-}
 
-/// Shows the hardware's prefetcher where the stream at `weights` is going to be. With the arithmetic of several rows in
-/// between, few reads are under way at a time, and the prefetcher stays too close to them to hide a trip to memory. Two
-/// lines a unit are enough for it to run further ahead; asking for every line leaves it nothing to learn from, and is
-/// half as fast.
-#[inline(always)]
-fn announce_stream<const M: usize>(weights: *const u8) {
-    if M >= FEWEST_ROWS_TO_PREFETCH {
-        prefetch_far(weights.wrapping_add(ANNOUNCE_AHEAD), ANNOUNCE_BYTES);
+    /// The same once a unit, into the second-level cache.
+    #[inline(always)]
+    fn ask_ahead<const M: usize>(&self, unit: *const u8, bytes: usize) {
+        if M < FEWEST_ROWS_TO_PREFETCH {
+            return;
+        }
+        match self.ask {
+            Ask::Not => {}
+            Ask::Stream => prefetch_far(unit.wrapping_add(ANNOUNCE_AHEAD), ANNOUNCE_BYTES),
+            Ask::Lines => prefetch_far(unit.wrapping_add(LINES_AHEAD), bytes),
+        }
     }
 }
 

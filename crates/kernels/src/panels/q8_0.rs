@@ -2,8 +2,8 @@
 //! weight, as in the file.
 
 use super::{
-    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, announce_stream,
-    four_bytes, load_halves, load_sums, opaque, store_sums,
+    HALF_BYTES, HALVES, PANEL_ROWS, ROWS_FOR_BOTH_HALVES, Stretch, Unit, four_bytes, load_halves,
+    load_sums, opaque, store_sums,
 };
 use crate::blocks::{BLOCK, Q8_0};
 use crate::lanes::{LANES, Lanes};
@@ -43,10 +43,7 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
     for _ in 0..stretch.units {
-        // Both halves together are read in order: a stream that the hardware can follow.
-        if H == HALVES {
-            announce_stream::<M>(weights);
-        }
+        stretch.ask_ahead::<M>(weights, UNIT.bytes);
         for first in (0..HALVES).step_by(H) {
             let x = opaque(x);
             let mut dots = [[L::int_splat(0); H]; M];
@@ -55,9 +52,6 @@ unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: S
             }
             for group in 0..GROUPS {
                 let place = weights.add((group * HALVES + first) * HALF_BYTES);
-                if H < HALVES {
-                    stretch.prefetch_ahead::<M>(place, HALF_BYTES);
-                }
                 let bytes = load_halves::<L, H>(place);
                 for (r, dots) in dots.iter_mut().enumerate() {
                     let x = four_bytes(x.add(r * BLOCK + group * 4));
