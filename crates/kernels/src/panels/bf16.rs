@@ -14,7 +14,8 @@ pub(super) fn pack(encoded: &[u8], lane: usize, unit: &mut [u8]) {
 
 #[inline(always)]
 pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(&stretch);
+    let mut sums = [[L::splat(0.0); HALVES]; M];
+    load_sums(&mut sums, &stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<u32>();
     for _ in 0..stretch.units {

@@ -22,7 +22,8 @@ macro_rules! accumulate {
     ($name:ident, $load:ident, $size:literal) => {
         #[inline(always)]
         pub(super) unsafe fn $name<L: Lanes, const M: usize>(stretch: Stretch) {
-            let mut sums = load_sums::<L, M>(&stretch);
+            let mut sums = [[L::splat(0.0); HALVES]; M];
+            load_sums(&mut sums, &stretch);
             let mut weights = stretch.weights;
             let mut x = stretch.values.cast::<f32>();
             for _ in 0..stretch.units {

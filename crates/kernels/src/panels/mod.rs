@@ -233,11 +233,10 @@ impl Stretch {
 /// The sums of a tile, in registers.
 type Tile<L, const M: usize> = [[L; HALVES]; M];
 
-/// The sums to begin with. They stay in registers for a whole stretch: sums in memory, touched once a block, would
-/// make reading the weights wait for writes to addresses that look alike.
+/// Continues with the sums of the stretch before, if there is one. They stay in registers for a whole stretch: sums in
+/// memory, touched once a block, would make reading the weights wait for writes to addresses that look alike.
 #[inline(always)]
-unsafe fn load_sums<L: Lanes, const M: usize>(stretch: &Stretch) -> Tile<L, M> {
-    let mut tile = [[L::splat(0.0); HALVES]; M];
+unsafe fn load_sums<L: Lanes, const M: usize>(tile: &mut Tile<L, M>, stretch: &Stretch) {
     if stretch.adds {
         for (r, row) in tile.iter_mut().enumerate() {
             for (half, lanes) in row.iter_mut().enumerate() {
@@ -245,7 +244,6 @@ unsafe fn load_sums<L: Lanes, const M: usize>(stretch: &Stretch) -> Tile<L, M> {
             }
         }
     }
-    tile
 }
 
 #[inline(always)]

@@ -38,7 +38,8 @@ pub(super) unsafe fn accumulate<L: Lanes, const M: usize>(stretch: Stretch) {
 /// Takes `H` halves at once.
 #[inline(always)]
 unsafe fn accumulate_halves<L: Lanes, const M: usize, const H: usize>(stretch: Stretch) {
-    let mut sums = load_sums::<L, M>(&stretch);
+    let mut sums = [[L::splat(0.0); HALVES]; M];
+    load_sums(&mut sums, &stretch);
     let mut weights = stretch.weights;
     let mut x = stretch.values.cast::<i8>();
     let mut factors = stretch.factors;
