@@ -17,7 +17,8 @@
 //!    cheaper.
 //!
 //! The tempo follows only clear changes, what cells with many samples say, and what plain steps confirm ([`tempo`]): an error
-//! about drafts that is taken for a slow machine would never be corrected.
+//! about drafts that is taken for a slow machine would never be corrected. Plain steps that come soon behind drafts take
+//! longer than others, and are set right ([`aftermath`]).
 //!
 //! Old samples lose weight (half in a minute): costs move slowly, and forgetting them fast is what makes a
 //! controller hunt.
@@ -40,6 +41,7 @@
 //! assert!((of(3) / of(0) - 1.15).abs() < 0.04); // never seen
 //! ```
 
+mod aftermath;
 mod cell;
 mod plane;
 mod surface;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::aftermath::Aftermath;
 use super::cell::{Cell, Sample, Usual};
 pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
@@ -76,8 +77,7 @@ pub(crate) struct Surface {
     prior: Prior,
     /// Whether steps without drafts are what others are held against.
     plain_is_the_measure: bool,
-    /// Whether the last step had drafts.
-    last_drafted: bool,
+    aftermath: Aftermath,
     cells: BTreeMap<(usize, usize), Cell>,
     tempo: Tempo,
     context: ContextSlope,
@@ -117,7 +117,7 @@ impl Surface {
         Self {
             prior,
             plain_is_the_measure: false,
-            last_drafted: false,
+            aftermath: Aftermath::default(),
             cells: BTreeMap::new(),
             tempo: Tempo::default(),
             context: ContextSlope::default(),
@@ -154,10 +154,14 @@ impl Surface {
         let slope = self.context.value();
         let key = key(batch, drafted);
         let context = context as f64;
-        let seconds = seconds.clamp(LEAST_SECONDS, MOST_SECONDS);
+        let expected = self.still(batch, drafted) + slope * context;
+        let mut seconds = seconds.clamp(LEAST_SECONDS, MOST_SECONDS);
+        let since_drafts = self.aftermath.observe(drafted > 0, seconds / expected);
+        if self.plain_is_the_measure {
+            seconds /= self.aftermath.factor(since_drafts);
+        }
         let mut sample = seconds / tempo;
         if self.samples > FIRST_SAMPLES {
-            let expected = self.still(batch, drafted) + slope * context;
             sample = sample.clamp(expected / OUTLIER, expected * OUTLIER);
         }
         let sample = sample.clamp(LEAST_SECONDS, MOST_SECONDS);
@@ -184,8 +188,7 @@ impl Surface {
         }
         // Where plain steps follow each other, the tempo follows them. If what was learnt of them did so too, both could
         // wander, and what was learnt of drafts would be left behind.
-        let behind_drafts = std::mem::replace(&mut self.last_drafted, drafted > 0);
-        if self.plain_is_the_measure && drafted == 0 && !behind_drafts && cell.is_full() {
+        if self.plain_is_the_measure && since_drafts > 1 && cell.is_full() {
             cell.see(now);
         } else if self.tempo.is_settled() {
             let sample = Sample {
