@@ -37,17 +37,12 @@ impl Aftermath {
             return 0;
         }
         self.since += 1;
-        match self.since {
-            1 => self.first = relative,
-            ..=SOON => {}
-            ..RUN => self.late.push(relative),
-            RUN => {
-                let settled = self.late.median();
-                if self.first > 0.0 && settled > 0.0 {
-                    self.ratios.push(self.first / settled);
-                }
-            }
-            _ => {}
+        if self.since == 1 {
+            self.first = relative;
+        } else if self.since > SOON && self.since < RUN {
+            self.late.push(relative);
+        } else if self.since == RUN {
+            self.ratios.push(self.first / self.late.median());
         }
         self.since
     }
