@@ -7,7 +7,7 @@
 
 use super::RunningMedian;
 
-/// Plain steps behind drafts until they are as any other, as many as they are then judged by, and what is kept in between.
+/// Plain steps behind drafts until they are as any other, and the one at which a run of them is judged.
 const SOON: usize = 5;
 const RUN: usize = 12;
 
