@@ -21,17 +21,11 @@ pub(crate) fn last_level_bytes() -> usize {
 /// A size as Linux writes those of caches, like `32768K`.
 fn bytes(text: &str) -> Option<usize> {
     let text = text.trim();
-    let (number, unit) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, ""),
-    };
-    let shift = match unit {
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => 0,
-    };
-    number.parse::<usize>().ok()?.checked_mul(1 << shift)
+    let (number, unit) = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)]
+        .into_iter()
+        .find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)))
+        .unwrap_or((text, 1));
+    number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]

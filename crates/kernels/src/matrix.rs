@@ -18,7 +18,6 @@ pub struct Matrix {
     cols: usize,
     panel_bytes: usize,
     packed: Pages,
-    stays_in_cache: bool,
 }
 
 impl Matrix {
@@ -109,7 +108,6 @@ impl Matrix {
                 rows,
                 cols,
                 panel_bytes,
-                stays_in_cache: packed.bytes_together() <= last_level_bytes(),
                 packed,
             }),
         }
@@ -137,7 +135,7 @@ impl Matrix {
 
     /// Whether it is likely to be in the processor's cache when it is read again: all weights of its model fit there.
     pub(crate) fn stays_in_cache(&self) -> bool {
-        self.stays_in_cache
+        self.packed.bytes_together() <= last_level_bytes()
     }
 
     pub(crate) fn panels(&self) -> usize {

@@ -78,7 +78,7 @@ impl Pages {
         region.take(bytes)
     }
 
-    /// Bytes of the mapping that these are a part of: all weights of a model.
+    /// Bytes of the mapping that these are a part of; that of weights holds all of a model's.
     pub(crate) fn bytes_together(&self) -> usize {
         self.region.map.len()
     }

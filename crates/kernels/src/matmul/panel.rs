@@ -112,6 +112,7 @@ impl Piece<'_> {
         let panels = self.panels.len();
         let weights = matrix.panels_from(self.panels.start, panels);
         let first_row = strip.rows().start;
+        let from_cache = matrix.stays_in_cache();
         for first in (0..units).step_by(units_per_stretch) {
             for tile in strip.tiles() {
                 let stretch = Stretch {
@@ -126,7 +127,7 @@ impl Piece<'_> {
                     sums_stride: place.stride,
                     adds: first > 0,
                     ask: if tile.first_row == 0 {
-                        Ask::of(matrix, tile.width)
+                        Ask::for_rows(tile.width, from_cache)
                     } else {
                         Ask::Not
                     },

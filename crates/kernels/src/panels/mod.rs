@@ -18,7 +18,6 @@ mod q8_0;
 use crate::activations::{BlockFactors, BlockSums};
 use crate::format::Format;
 use crate::lanes::{LANES, Lanes};
-use crate::matrix::Matrix;
 use crate::prefetch::{LINE, prefetch_far, prefetch_near};
 use crate::tier::Tier;
 
@@ -122,7 +121,8 @@ pub(crate) struct Stretch {
     pub(crate) ask: Ask,
 }
 
-/// How weights are asked for before they are needed.
+/// How weights are asked for before they are needed. Only Q8_0 tells the last two apart; the other formats ask for every line,
+/// into the first-level cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Not at all: they are near already.
@@ -138,11 +138,9 @@ pub(crate) enum Ask {
 }
 
 impl Ask {
-    /// How to ask for a matrix that is multiplied with `width` rows at a time for the first time in a while.
-    pub(crate) fn of(matrix: &Matrix, width: usize) -> Ask {
-        if width > ROWS_FOR_BOTH_HALVES
-            || (width >= FEWEST_ROWS_FOR_LINES && matrix.stays_in_cache())
-        {
+    /// How to ask for weights that are multiplied with `width` rows, and may or may not come from the processor's cache.
+    pub(crate) fn for_rows(width: usize, from_cache: bool) -> Ask {
+        if width > ROWS_FOR_BOTH_HALVES || (from_cache && width >= FEWEST_ROWS_FOR_LINES) {
             Ask::Lines
         } else {
             Ask::Stream

@@ -1,7 +1,7 @@
 //! What drafts leave behind for the steps that follow them.
 //!
-//! A step with drafts fills the processor's caches with what the draft model and more rows need. Where the target just fits
-//! beside its keys, the first plain step behind one took 16 % longer than the eighth. A law that drafts sees no other plain
+//! A step with drafts fills the processor's caches with what the draft model and more rows need, which is the likely reason
+//! that the first plain step behind one took 16 % longer than the eighth where the target just fits beside its keys. A law that drafts sees no other plain
 //! steps than such, and holding drafts against them made it draft at a loss for seconds. So whenever a run of plain steps
 //! follows drafts, its beginning is compared with what it settles at, and plain steps that come soon are set right by that.
 

@@ -75,9 +75,8 @@ const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
 #[derive(Debug, Clone)]
 pub(crate) struct Surface {
     prior: Prior,
-    /// Whether steps without drafts are what others are held against.
-    plain_is_the_measure: bool,
-    aftermath: Aftermath,
+    /// Where steps without drafts are what others are held against: what drafts leave behind for them.
+    aftermath: Option<Aftermath>,
     cells: BTreeMap<(usize, usize), Cell>,
     tempo: Tempo,
     context: ContextSlope,
@@ -116,8 +115,7 @@ impl Surface {
     pub(super) fn new(prior: Prior) -> Self {
         Self {
             prior,
-            plain_is_the_measure: false,
-            aftermath: Aftermath::default(),
+            aftermath: None,
             cells: BTreeMap::new(),
             tempo: Tempo::default(),
             context: ContextSlope::default(),
@@ -131,7 +129,7 @@ impl Surface {
     /// The same where steps with drafts are held against those without.
     pub(super) fn measured_in_plain_steps(prior: Prior) -> Self {
         Self {
-            plain_is_the_measure: true,
+            aftermath: Some(Aftermath::default()),
             ..Self::new(prior)
         }
     }
@@ -156,9 +154,11 @@ impl Surface {
         let context = context as f64;
         let expected = self.still(batch, drafted) + slope * context;
         let mut seconds = seconds.clamp(LEAST_SECONDS, MOST_SECONDS);
-        let since_drafts = self.aftermath.observe(drafted > 0, seconds / expected);
-        if self.plain_is_the_measure {
-            seconds /= self.aftermath.factor(since_drafts);
+        let mut follows_plain = false;
+        if let Some(aftermath) = &mut self.aftermath {
+            let since_drafts = aftermath.observe(drafted > 0, seconds / expected);
+            seconds /= aftermath.factor(since_drafts);
+            follows_plain = since_drafts > 1;
         }
         let mut sample = seconds / tempo;
         if self.samples > FIRST_SAMPLES {
@@ -188,7 +188,7 @@ impl Surface {
         }
         // Where plain steps follow each other, the tempo follows them. If what was learnt of them did so too, both could
         // wander, and what was learnt of drafts would be left behind.
-        if self.plain_is_the_measure && since_drafts > 1 && cell.is_full() {
+        if follows_plain && cell.is_full() {
             cell.see(now);
         } else if self.tempo.is_settled() {
             let sample = Sample {

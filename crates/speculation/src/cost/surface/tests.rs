@@ -153,3 +153,31 @@ fn a_machine_that_goes_up_and_down_for_long_without_drafts_changes_no_ratio() {
         "{before} became {after}"
     );
 }
+
+#[test]
+fn drafts_are_held_against_plain_steps_as_they_are_without_drafts() {
+    const SOON_BEHIND: [f64; 5] = [1.16, 1.09, 1.08, 1.05, 1.02];
+    let mut surface = Surface::measured_in_plain_steps(PRIOR);
+    let mut noise = Noise::new(5);
+    let (mut step, mut since) = (0, SOON_BEHIND.len());
+    let mut run = |surface: &mut Surface, steps: usize, drafts: &dyn Fn(usize) -> bool| {
+        for index in 0..steps {
+            let drafted = if drafts(index) { 4 } else { 0 };
+            since = if drafted > 0 { 0 } else { since + 1 };
+            let soon = SOON_BEHIND.get(since.wrapping_sub(1)).copied();
+            let slower = if drafted > 0 {
+                1.8
+            } else {
+                soon.unwrap_or(1.0)
+            };
+            let seconds = 0.001 * slower * (0.03 * noise.normal()).exp();
+            step += 1;
+            surface.observe(Duration::from_millis(step), 4, drafted, 0, seconds);
+        }
+    };
+    run(&mut surface, 600, &|index| index % 40 == 39);
+    // From now on plain steps are never in a run.
+    run(&mut surface, 1_200, &|index| index % 20 != 0);
+    let found = surface.at(4, 4, 0) / surface.at(4, 0, 0);
+    assert!((found / 1.8 - 1.0).abs() < 0.06, "{found}");
+}
