@@ -10,11 +10,15 @@ mod tiling;
 use crate::blocks::BLOCK;
 use crate::format::Format;
 use crate::line_vec::{LineVec, Plain};
+use crate::prefetch::prefetch_near;
 use crate::shared_out::SharedOut;
 use crate::tier::Tier;
 use encode::{BlockPlaces, bf16_pair, encode_blocks};
 
 pub(crate) use tiling::{RowTile, Tiling};
+
+/// Quants that are asked for at once: half of a first-level cache.
+const ASKED_FOR: usize = 16 << 10;
 
 /// What belongs to one block of 32 quantised activations.
 ///
@@ -154,6 +158,17 @@ impl Activations {
 
     pub(crate) fn tiling(&self) -> Tiling {
         self.tiling
+    }
+
+    /// Asks for the blocks that a product with a tile of rows begins with. What other threads wrote of them comes from their
+    /// cores, and line by line, as products need them, each would be waited for.
+    pub(crate) fn ask_for_first_blocks(&self) {
+        let quants = self.quants.len().min(ASKED_FOR);
+        prefetch_near(self.quants.as_ptr().cast(), quants);
+        prefetch_near(
+            self.factors.as_ptr().cast(),
+            quants / BLOCK * size_of::<BlockFactors>(),
+        );
     }
 
     /// Values of a row.

@@ -140,7 +140,12 @@ impl Prepared<'_> {
     /// Calls `work` with the encoded rows. It will first read the weights `at`: they are on their way while rows are encoded.
     pub(super) fn with(&self, tier: Tier, at: *const u8, work: impl FnOnce(&Activations)) {
         let (number, rows, tiling, encodings) = match *self {
-            Prepared::Shared(activations) => return work(activations),
+            Prepared::Shared(activations) => {
+                if activations.tiling().tiles() == 1 {
+                    activations.ask_for_first_blocks();
+                }
+                return work(activations);
+            }
             Prepared::Own {
                 number,
                 rows,
