@@ -45,6 +45,7 @@ mod shared_out;
 mod silu;
 mod sync;
 mod tier;
+mod widest;
 
 pub use activations::Activations;
 pub use attention::{Attention, AttentionRow, attend};
@@ -62,3 +63,4 @@ pub use norm::Norm;
 pub use prefetch::prefetch;
 pub use rope::{RopeTable, Turn};
 pub use tier::{ParseTierError, Tier};
+pub use widest::{Pass, widest};

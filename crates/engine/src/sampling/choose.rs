@@ -6,6 +6,7 @@
 //! a draft model that races with the same key picks the same winner wherever it agrees with the target, however
 //! much it disagrees about other tokens. Nothing is ever sorted as a whole.
 
+use kernels::{Pass, widest};
 use speculation::PositionKey;
 use speculation::verify::{
     Distribution, Weighted, accepts_draft, instead_of_draft, race_among, race_weights,
@@ -22,6 +23,9 @@ const LEAST_ODDS: f32 = 1.0 / 4096.0;
 
 /// Most tokens that a draft is drawn from. Their odds are kept until the draft is verified, in 2 KB.
 const MOST_ODDS: usize = 256;
+
+/// Relative error of a block's sum, at most.
+const SUM_ERROR: f64 = 1e-5;
 
 /// What to keep, and how even to make it.
 #[derive(Debug, Clone, Copy)]
@@ -41,12 +45,28 @@ pub(crate) struct Scratch {
     order: Vec<Candidate>,
 }
 
+/// A race of all tokens.
+struct Race<'a> {
+    weights: &'a [f32],
+    favourite: u32,
+    key: PositionKey,
+}
+
+impl Pass for Race<'_> {
+    type Output = Option<u32>;
+
+    #[inline(always)]
+    fn run(self) -> Option<u32> {
+        race_weights(self.weights, self.favourite, self.key)
+    }
+}
+
 /// Which tokens can be chosen.
 enum Weights {
     /// This one.
     One(u32),
-    /// All, by `weights`.
-    All,
+    /// All, by `weights`, of which this one has the largest.
+    All { best: u32 },
     /// Those in `kept`.
     Kept,
 }
@@ -61,7 +81,11 @@ impl Choice {
     ) -> Option<u32> {
         match self.weigh(row, scratch)? {
             Weights::One(id) => Some(id),
-            Weights::All => race_weights(&scratch.weights, key),
+            Weights::All { best } => widest(Race {
+                weights: &scratch.weights,
+                favourite: best,
+                key,
+            }),
             Weights::Kept => race_among(scratch.kept.iter().map(|c| (c.id, c.value)), key),
         }
     }
@@ -116,10 +140,11 @@ impl Choice {
         if self.is_greedy() || best.value == f32::INFINITY {
             return Some(Weights::One(best.id));
         }
-        scratch.weigh(row, best.value, self.temperature);
+        let (weights, sums) = (&mut scratch.weights, &mut scratch.sums);
+        scores::weigh(row, best.value, self.temperature, weights, sums);
         let keeps_all = self.top_p >= 1.0 && self.min_p <= 0.0;
         if keeps_all && (self.top_k == 0 || self.top_k >= row.len()) {
-            return Some(Weights::All);
+            return Some(Weights::All { best: best.id });
         }
         self.keep(scratch);
         Some(Weights::Kept)
@@ -138,13 +163,13 @@ impl Choice {
             kept.sort_unstable_by_key(|c| c.id);
             mass(kept)
         } else if self.min_p > 0.0 {
-            collect_above(weights, self.min_p, kept);
+            collect_above(weights, sums, self.min_p, kept);
             mass(kept)
         } else {
             let total: f64 = sums.iter().sum();
             // All tokens below this bound together have less than the mass that top-p cuts off.
             let bound = (1.0 - f64::from(self.top_p)) * total / weights.len() as f64;
-            collect_above(weights, bound as f32, kept);
+            collect_above(weights, sums, bound as f32, kept);
             total
         };
         if self.top_p < 1.0 {
@@ -153,15 +178,19 @@ impl Choice {
     }
 }
 
-fn collect_above(weights: &[f32], bound: f32, kept: &mut Vec<Candidate>) {
+/// Collects the tokens of at least so much weight. A block whose `sums` is less has none.
+fn collect_above(weights: &[f32], sums: &[f64], bound: f32, kept: &mut Vec<Candidate>) {
     kept.clear();
-    kept.extend(weights.iter().enumerate().filter_map(|(id, &value)| {
-        let possible = value > 0.0 && value >= bound;
-        possible.then_some(Candidate {
-            id: id as u32,
-            value,
-        })
-    }));
+    for (index, (block, &sum)) in weights.chunks(BLOCK).zip(sums).enumerate() {
+        if sum * (1.0 + SUM_ERROR) < f64::from(bound) {
+            continue;
+        }
+        let ids = (index * BLOCK) as u32..;
+        kept.extend(ids.zip(block).filter_map(|(id, &value)| {
+            let possible = value > 0.0 && value >= bound;
+            possible.then_some(Candidate { id, value })
+        }));
+    }
 }
 
 fn mass(kept: &[Candidate]) -> f64 {
@@ -173,7 +202,7 @@ impl Scratch {
     fn probability(&self, weights: &Weights, token: u32) -> f64 {
         match weights {
             Weights::One(id) => f64::from(u8::from(*id == token)),
-            Weights::All => {
+            Weights::All { .. } => {
                 let weight = self.weights.get(token as usize).copied().unwrap_or(0.0);
                 f64::from(weight) / self.sums.iter().sum::<f64>()
             }
@@ -189,23 +218,12 @@ impl Scratch {
     fn distribution(&self, weights: &Weights) -> Distribution {
         match weights {
             Weights::One(id) => Distribution::point(*id),
-            Weights::All => Distribution::from_weights(&self.weights),
+            Weights::All { .. } => Distribution::from_weights(&self.weights),
             Weights::Kept => Distribution::from_entries(self.kept.iter().map(|c| Weighted {
                 id: c.id,
                 weight: c.value,
             })),
         }
-    }
-
-    /// Weights relative to the best score, and their sums by blocks.
-    fn weigh(&mut self, row: &[f32], highest: f32, temperature: f32) {
-        let scale = 1.0 / temperature;
-        self.weights.clear();
-        self.weights
-            .extend(row.iter().map(|&x| scores::exp((x - highest) * scale)));
-        self.sums.clear();
-        self.sums
-            .extend(self.weights.chunks(BLOCK).map(scores::sum));
     }
 }
 

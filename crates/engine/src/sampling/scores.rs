@@ -1,16 +1,19 @@
 //! Passes over a row of scores: maximum, best few, sum of exponentials.
 //!
 //! A vocabulary has up to a few hundred thousand entries and every choice needs such a pass for every
-//! token, so each is linear and written so that the compiler can vectorise it. All of them work in
+//! token, so each is linear and written so that the compiler can vectorise it; those that every token takes are compiled
+//! for the widest vectors there are ([`kernels::widest`]). All of them work in
 //! blocks: the maxima of the blocks tell where the best scores can be, the sums where a draw falls.
 //! Scores that are not a number count as impossible.
+
+use kernels::{Pass, widest};
 
 /// Scores looked at together. Large enough that walking the blocks costs little, small enough that
 /// walking within one does.
 pub(super) const BLOCK: usize = 64;
 
-/// Values that are combined side by side: two or more registers of every machine we know.
-const LANES: usize = 8;
+/// Values that are combined side by side: one or more registers of every machine we know.
+const LANES: usize = 16;
 
 /// A token and its score (or its weight).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,21 +34,73 @@ impl Candidate {
 
 /// The best score and the lowest id that has it; `None` when no token is possible.
 pub(crate) fn best(row: &[f32]) -> Option<Candidate> {
-    let mut value = f32::NEG_INFINITY;
-    let mut at = None;
-    for (index, block) in row.chunks(BLOCK).enumerate() {
-        let highest = maximum(block);
-        if highest > value {
-            value = highest;
-            at = Some(index);
+    struct Best<'a>(&'a [f32]);
+
+    impl Pass for Best<'_> {
+        type Output = Option<Candidate>;
+
+        #[inline(always)]
+        fn run(self) -> Option<Candidate> {
+            let Self(row) = self;
+            let mut value = f32::NEG_INFINITY;
+            let mut at = None;
+            for (index, block) in row.chunks(BLOCK).enumerate() {
+                let highest = maximum(block);
+                if highest > value {
+                    value = highest;
+                    at = Some(index);
+                }
+            }
+            let start = at? * BLOCK;
+            let within = row[start..].iter().position(|&score| score == value)?;
+            Some(Candidate {
+                id: (start + within) as u32,
+                value,
+            })
         }
     }
-    let start = at? * BLOCK;
-    let within = row[start..].iter().position(|&score| score == value)?;
-    Some(Candidate {
-        id: (start + within) as u32,
-        value,
-    })
+    widest(Best(row))
+}
+
+/// Writes the weights of scores relative to the `highest`, which has 1, and their sums by blocks. What is not a number has 0.
+pub(super) fn weigh(
+    row: &[f32],
+    highest: f32,
+    temperature: f32,
+    weights: &mut Vec<f32>,
+    sums: &mut Vec<f64>,
+) {
+    struct Weigh<'a> {
+        row: &'a [f32],
+        highest: f32,
+        scale: f32,
+        weights: &'a mut [f32],
+        sums: &'a mut [f64],
+    }
+
+    impl Pass for Weigh<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run(self) {
+            let blocks = self.row.chunks(BLOCK).zip(self.weights.chunks_mut(BLOCK));
+            for ((scores, weights), sum_of) in blocks.zip(self.sums) {
+                for (weight, &score) in weights.iter_mut().zip(scores) {
+                    *weight = exp((score - self.highest) * self.scale);
+                }
+                *sum_of = sum(weights);
+            }
+        }
+    }
+    weights.resize(row.len(), 0.0);
+    sums.resize(row.len().div_ceil(BLOCK), 0.0);
+    widest(Weigh {
+        row,
+        highest,
+        scale: 1.0 / temperature,
+        weights,
+        sums,
+    });
 }
 
 /// The `count` best, best first. Fewer if fewer are possible.
@@ -103,6 +158,7 @@ pub(crate) fn rank(row: &[f32], id: u32) -> usize {
     1 + before.count() + behind.count()
 }
 
+#[inline(always)]
 fn maximum(block: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let chunks = block.chunks_exact(LANES);
@@ -126,20 +182,15 @@ pub(crate) fn log_sum_exp(row: &[f32]) -> Option<f32> {
     if highest == f32::INFINITY {
         return Some(highest);
     }
-    let mut weights = [0.0; BLOCK];
-    let mut total = 0f64;
-    for block in row.chunks(BLOCK) {
-        let weights = &mut weights[..block.len()];
-        for (weight, &score) in weights.iter_mut().zip(block) {
-            *weight = exp(score - highest);
-        }
-        total += sum(weights);
-    }
+    let (mut weights, mut sums) = (Vec::new(), Vec::new());
+    weigh(row, highest, 1.0, &mut weights, &mut sums);
+    let total: f64 = sums.into_iter().sum();
     Some(highest + total.ln() as f32)
 }
 
-/// Sum of a block, in a fixed order that has eight additions in flight.
-pub(super) fn sum(block: &[f32]) -> f64 {
+/// Sum of a block, in a fixed order that has sixteen additions in flight.
+#[inline(always)]
+fn sum(block: &[f32]) -> f64 {
     let mut lanes = [0f32; LANES];
     let chunks = block.chunks_exact(LANES);
     let rest = chunks.remainder();
@@ -156,7 +207,8 @@ pub(super) fn sum(block: &[f32]) -> f64 {
 ///
 /// Our own, because it vectorises and because the text of a seeded request should not depend on the
 /// machine's mathematical library.
-pub(super) fn exp(x: f32) -> f32 {
+#[inline(always)]
+fn exp(x: f32) -> f32 {
     /// Below this the result would not be a normal number.
     const LOWEST: f32 = -87.0;
     /// Adding and subtracting it rounds to a whole number, which then stands in the low bits.
