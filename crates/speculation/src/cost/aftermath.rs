@@ -19,6 +19,8 @@ const MOST: f64 = 1.4;
 /// Learns how much longer plain steps take soon behind drafts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Aftermath {
+    /// Whether there were drafts before the present run of plain steps: before the first draft they leave nothing behind.
+    follows_drafts: bool,
     /// Plain steps since the last one with drafts.
     since: usize,
     /// The first of them, over what it was expected to take, and those that came late enough.
@@ -32,6 +34,7 @@ impl Aftermath {
     /// the last with drafts, itself included.
     pub(super) fn observe(&mut self, drafts: bool, relative: f64) -> usize {
         if drafts {
+            self.follows_drafts = true;
             self.since = 0;
             self.late = RunningMedian::default();
             return 0;
@@ -41,7 +44,7 @@ impl Aftermath {
             self.first = relative;
         } else if self.since > SOON && self.since < RUN {
             self.late.push(relative);
-        } else if self.since == RUN {
+        } else if self.since == RUN && self.follows_drafts {
             self.ratios.push(self.first / self.late.median());
         }
         self.since
@@ -89,6 +92,15 @@ mod tests {
             run(&mut aftermath, &[wobble]);
         }
         assert_eq!(aftermath.factor(1), 1.0);
+    }
+
+    #[test]
+    fn steps_before_the_first_draft_say_nothing() {
+        let mut aftermath = Aftermath::default();
+        for _ in 0..2 * RUN {
+            aftermath.observe(false, 1.0);
+        }
+        assert_eq!(aftermath.ratios.len(), 0);
     }
 
     #[test]
