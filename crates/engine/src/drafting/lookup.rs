@@ -4,7 +4,7 @@
 //! later ones, but only for those that may share its KV blocks too: the cache salt keeps tenants apart
 //! here as there.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use speculation::ngram::{Found, SuffixIndex, TenantPool};
 use speculation::{DrafterKind, Looked, Source, Strength};

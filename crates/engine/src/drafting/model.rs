@@ -7,7 +7,9 @@
 //! the block since: when a block comes out of the prefix cache its mark tells whether the small model was
 //! there too, and whatever it missed is computed when somebody wants a draft.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+
+use foldhash::{HashMap, HashMapExt};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;

@@ -21,7 +21,9 @@ mod loan;
 mod plan;
 mod sequence;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use foldhash::{HashMap, HashMapExt};
 
 use model::BLOCK_TOKENS;
 

@@ -12,8 +12,8 @@ mod share;
 mod speculate;
 mod step;
 
+use foldhash::{HashMap, HashMapExt};
 use std::any::Any;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};

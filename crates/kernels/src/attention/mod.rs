@@ -198,39 +198,50 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Groups rows and heads. Only speed depends on how.
+    /// Groups rows and heads. Only speed depends on how: tiles of one kv head stand together, so that threads, which take
+    /// neighbours, read each its own keys, and have as much to do where an odd row is left over.
     fn tiles(&self) -> Vec<Tile> {
-        let rows = self.attention.rows;
         let kv_heads = self.cache.shape().kv_heads;
         let group = self.attention.heads / kv_heads;
         let tile_heads = group.min(self.tile_queries);
-        let tile_rows = (self.tile_queries / tile_heads).max(1);
-        let mut tiles = Vec::new();
+        let runs = self.runs((self.tile_queries / tile_heads).max(1));
+        let mut tiles = Vec::with_capacity(runs.len() * kv_heads);
+        for kv_head in 0..kv_heads {
+            let heads = kv_head * group..(kv_head + 1) * group;
+            for (rows, splits) in &runs {
+                for head in heads.clone().step_by(tile_heads) {
+                    tiles.push(Tile {
+                        rows: rows.clone(),
+                        kv_head,
+                        heads: head..heads.end.min(head + tile_heads),
+                        splits: splits.clone(),
+                    });
+                }
+            }
+        }
+        tiles
+    }
+
+    /// Neighbouring rows of one table, at most so many together, and the splits that any of them reaches.
+    fn runs(&self, most: usize) -> Vec<(Range<usize>, Range<usize>)> {
+        let rows = self.attention.rows;
+        let mut runs = Vec::new();
         let mut first = 0;
         while let Some(row) = rows.get(first) {
             let run = rows[first..]
                 .iter()
-                .take(tile_rows)
+                .take(most)
                 .take_while(|next| next.table == row.table)
                 .count();
             let members = &rows[first..first + run];
             let seen = |row: &AttentionRow| visible(row, self.attention.window);
             let start = members.iter().map(|row| seen(row).start).min().unwrap_or(0);
             let end = members.iter().map(|row| seen(row).end).max().unwrap_or(0);
-            for kv_head in 0..kv_heads {
-                let heads = kv_head * group..(kv_head + 1) * group;
-                for head in heads.clone().step_by(tile_heads) {
-                    tiles.push(Tile {
-                        rows: first..first + run,
-                        kv_head,
-                        heads: head..heads.end.min(head + tile_heads),
-                        splits: start / SPLIT_TOKENS..end.div_ceil(SPLIT_TOKENS),
-                    });
-                }
-            }
+            let splits = start / SPLIT_TOKENS..end.div_ceil(SPLIT_TOKENS);
+            runs.push((first..first + run, splits));
             first += run;
         }
-        tiles
+        runs
     }
 
     /// All splits of a tile, one after the other.

@@ -42,8 +42,9 @@
 mod level;
 mod shape;
 
-use std::collections::HashMap;
 use std::time::Duration;
+
+use foldhash::HashMap;
 
 use level::{Decay, Level};
 use shape::Shape;

@@ -9,8 +9,9 @@
 //! Depths that together are expected to be slower than no speculation at all are left at once, without rest and
 //! margin, for the best there are: each of them alone may lose too little to move, and all of them a tenth.
 
-use std::collections::HashMap;
 use std::time::Duration;
+
+use foldhash::HashMap;
 
 use super::allocate::Allocation;
 use super::arm::{Arm, tokens};

@@ -2,11 +2,12 @@
 //!
 //! Where nothing is drafted, next to nothing is learnt, and the same plan would be made over and over: of four sequences whose
 //! steps take a millisecond it takes a hundredth of that. So after a plan without drafts, steps go without one for a moment, as
-//! long as they are of the same sequences and nobody has found anything.
+//! long as they are of the same sequences and nobody has found more than what was just declined.
 
 use std::time::Duration;
 
 use super::Reason;
+use crate::source::Strength;
 use crate::step::Candidate;
 
 /// How long steps behind a plan without drafts are taken to be like it. Longer ones are planned each: it costs them nothing.
@@ -15,6 +16,8 @@ const MOMENT: Duration = Duration::from_millis(8);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quiet {
     sequences: Vec<u64>,
+    /// The best lookup of the plan.
+    declined: Option<Strength>,
     /// Why nothing is drafted, while it lasts.
     reason: Option<Reason>,
     until: Duration,
@@ -25,7 +28,7 @@ impl Quiet {
     pub(super) fn reason(&mut self, now: Duration, candidates: &[Candidate]) -> Option<Reason> {
         let ids = candidates.iter().map(|candidate| candidate.id);
         let covered = now < self.until
-            && candidates.iter().all(|one| one.lookup.is_none())
+            && best_lookup(candidates) <= self.declined
             && self.sequences.iter().copied().eq(ids);
         self.reason = self.reason.filter(|_| covered);
         self.reason
@@ -34,6 +37,7 @@ impl Quiet {
     /// Nothing is drafted for these, and nothing would be however little there were to read.
     pub(super) fn begin(&mut self, now: Duration, candidates: &[Candidate], reason: Reason) {
         self.reason = Some(reason);
+        self.declined = best_lookup(candidates);
         self.sequences.clear();
         self.sequences
             .extend(candidates.iter().map(|candidate| candidate.id));
@@ -41,10 +45,15 @@ impl Quiet {
     }
 }
 
+/// How well the best of what was looked up matched.
+fn best_lookup(candidates: &[Candidate]) -> Option<Strength> {
+    let strengths = candidates.iter().filter_map(|one| one.lookup);
+    strengths.map(|lookup| lookup.strength).max()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Strength;
     use crate::step::Lookup;
 
     const NOW: Duration = Duration::ZERO;
@@ -86,5 +95,23 @@ mod tests {
             assert_eq!(quiet.reason(NOW, &other), None);
             assert_eq!(quiet.reason(NOW, &same), None);
         }
+    }
+
+    #[test]
+    fn what_was_declined_is_not_asked_about_again() {
+        let found = |strength| {
+            let mut found = candidates(&[1, 2]);
+            found[0].lookup = Some(Lookup {
+                length: 3,
+                strength,
+            });
+            found
+        };
+        let mut quiet = Quiet::default();
+        quiet.begin(NOW, &found(Strength::Fair), Reason::Off);
+        for weaker in [found(Strength::Weak), candidates(&[1, 2])] {
+            assert_eq!(quiet.reason(NOW, &weaker), Some(Reason::Off));
+        }
+        assert_eq!(quiet.reason(NOW, &found(Strength::Strong)), None);
     }
 }

@@ -9,7 +9,7 @@
 //! long again: so it begins at the latest when what it missed was worth what there is to read, and never loses more than
 //! that for having waited.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 /// Before any sequence has ended: about the steps of an answer.
 const FIRST: f64 = 80.0;

@@ -4,7 +4,7 @@
 //! bounded twice: a tenant keeps its latest tokens in two generations (when the young one is full it becomes
 //! the old one, and the old one goes), and of the tenants the least recently used goes.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::{Found, SuffixIndex};
 
