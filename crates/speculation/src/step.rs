@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::law::Decision;
+use crate::law::{Decision, Reason};
 use crate::source::{Source, Strength};
 use crate::worth::Worth;
 
@@ -78,6 +78,27 @@ pub struct Plan {
     pub decision: Decision,
     /// What the draft model's tokens must be worth, each one, to be drafted and kept.
     pub worth: Worth,
+    /// How long the law need not be asked again, nor told of steps: nothing is going to be drafted.
+    pub pause: Duration,
+}
+
+impl Plan {
+    /// A plan without drafts.
+    pub(crate) fn plain(candidates: &[Candidate], reason: Reason) -> Self {
+        let draft = |candidate: &Candidate| Draft {
+            id: candidate.id,
+            source: Source::Model,
+            depth: 0,
+            room: 0,
+            probes: false,
+        };
+        Self {
+            drafts: candidates.iter().map(draft).collect(),
+            decision: Decision::of(&[], 1.0, reason),
+            worth: Worth::default(),
+            pause: Duration::ZERO,
+        }
+    }
 }
 
 /// What became of one sequence's draft.

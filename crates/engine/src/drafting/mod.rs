@@ -41,6 +41,8 @@ pub(crate) struct Drafting {
     allowed: Drafters,
     /// What the tokens of the next drafts must be worth.
     worth: Worth,
+    /// Until then the controller need not be asked: nothing is going to be drafted.
+    paused_until: Duration,
     /// The deepest draft of the decision that was told last.
     told: Option<usize>,
     low_acceptance: LowAcceptance,
@@ -95,23 +97,23 @@ impl Drafting {
             drafters,
             allowed: config.drafters,
             worth: Worth::default(),
+            paused_until: Duration::ZERO,
             told: None,
             low_acceptance: LowAcceptance::default(),
         }
     }
 
-    /// Whether nothing is ever drafted.
-    pub(crate) fn is_off(&self) -> bool {
-        !self
-            .drafters
-            .iter()
-            .any(|drafter| self.allowed.allow(drafter.kind()))
+    /// Whether nothing is ever drafted, or not for the moment.
+    pub(crate) fn rests(&self) -> bool {
+        let mut kinds = self.drafters.iter().map(|drafter| drafter.kind());
+        self.worked < self.paused_until || !kinds.any(|kind| self.allowed.allow(kind))
     }
 
     /// Changes drafters and law; what was learnt stays.
     pub(crate) fn configure(&mut self, config: SpeculationConfig) {
         self.allowed = config.drafters;
         self.controller.set_law(config.law);
+        self.paused_until = Duration::ZERO;
     }
 
     /// Decides what to draft in a step that has room for `row_budget` rows more.
@@ -129,8 +131,10 @@ impl Drafting {
             drafts,
             decision,
             worth,
+            pause,
         } = self.controller.plan(self.worked, &step);
         self.worth = worth;
+        self.paused_until = self.worked + pause;
         self.tell(&decision);
         let intents = decoding
             .iter()
@@ -233,6 +237,11 @@ impl Drafting {
         self.drafters
             .retain(|drafter| Some(drafter.kind()) != failed);
         took
+    }
+
+    /// A step of decoding sequences took so long, of which the controller wants to know nothing else.
+    pub(crate) fn pass(&mut self, step: Duration) {
+        self.worked += step;
     }
 
     /// Learns from a step that took `step` in all, of which `drafting` was spent on drafts.

@@ -90,7 +90,7 @@ impl Guesses {
 impl Worker {
     /// Guesses what the decoding sequences of a plan will say.
     pub(super) fn guess(&mut self, plan: &StepPlan) -> Guesses {
-        if self.drafting.is_off() {
+        if self.drafting.rests() {
             return Guesses::default();
         }
         let mut intents = self.intend(plan);
@@ -209,6 +209,7 @@ impl Worker {
             })
             .collect();
         if fates.is_empty() {
+            self.drafting.pass(step);
             return;
         }
         for fate in fates.iter().filter(|fate| fate.drafted > 0) {

@@ -139,7 +139,7 @@ impl fmt::Display for Decision {
 }
 
 impl Decision {
-    pub(super) fn of(depths: &[usize], speedup: f64, reason: Reason) -> Self {
+    pub(crate) fn of(depths: &[usize], speedup: f64, reason: Reason) -> Self {
         Self {
             depth: mean(depths),
             deepest: depths.iter().copied().max().unwrap_or(0),

@@ -74,5 +74,6 @@ pub(super) fn uniform(
         drafts,
         decision,
         worth: Worth::default(),
+        pause: Duration::ZERO,
     }
 }

@@ -70,7 +70,6 @@ use super::{Decision, Evidence, Law, Reason};
 use crate::cost::StepShape;
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step, Verified};
-use crate::worth::Worth;
 
 /// Drafts of the draft model before all sequences begin with it: what it is worth is found out by one alone, for
 /// each has to be read for.
@@ -123,7 +122,10 @@ impl Law for Goodput {
     fn plan(&mut self, now: Duration, step: &Step<'_>, evidence: &Evidence) -> Plan {
         self.prober.accrue(now);
         if let Some(reason) = self.quiet.reason(now, step.candidates) {
-            return without_drafts(step.candidates, reason);
+            return Plan {
+                pause: self.quiet.pause(),
+                ..Plan::plain(step.candidates, reason)
+            };
         }
         let shape = StepShape {
             sequences: step.candidates.len(),
@@ -189,6 +191,8 @@ impl Law for Goodput {
         self.plain_steps.planned(plain(&depths), plain(&tried));
         if plain(&tried) && plain(&depths) && !model_is_wanted {
             self.quiet.begin(now, step.candidates, reason);
+        } else {
+            self.quiet.end();
         }
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
@@ -211,6 +215,7 @@ impl Law for Goodput {
             drafts,
             decision,
             worth,
+            pause: self.quiet.pause(),
         }
     }
 
@@ -249,21 +254,6 @@ impl Goodput {
         } else {
             Reason::Steady
         }
-    }
-}
-
-fn without_drafts(candidates: &[Candidate], reason: Reason) -> Plan {
-    let draft = |candidate: &Candidate| Draft {
-        id: candidate.id,
-        source: Source::Model,
-        depth: 0,
-        room: 0,
-        probes: false,
-    };
-    Plan {
-        drafts: candidates.iter().map(draft).collect(),
-        decision: Decision::of(&[], 1.0, reason),
-        worth: Worth::default(),
     }
 }
 

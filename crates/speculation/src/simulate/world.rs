@@ -7,9 +7,9 @@ use super::noise::Noise;
 use super::text::{Guesses, Text};
 use crate::controller::Controller;
 use crate::cost::Costs;
-use crate::law::LawSpec;
+use crate::law::{LawSpec, Reason};
 use crate::source::Source;
-use crate::step::{Candidate, Draft, Looked, Lookup, Outcome, Step, Verified};
+use crate::step::{Candidate, Draft, Looked, Lookup, Outcome, Plan, Step, Verified};
 
 /// Tokens of an answer; then the stream begins another sequence.
 const ANSWER: usize = 256;
@@ -187,6 +187,7 @@ impl World {
         let mut run = Run::default();
         let mut clock = 0.0f64;
         let mut mean_clock = 0.0f64;
+        let mut paused_until = 0.0f64;
         while clock < seconds {
             let candidates: Vec<Candidate> = streams
                 .iter()
@@ -194,7 +195,13 @@ impl World {
                 .map(|(index, stream)| self.candidate(stream, index, clock, &mut noise))
                 .collect();
             let now = Duration::from_secs_f64(clock);
-            let plan = controller.plan(now, &Step::decoding(&candidates));
+            let asked = clock >= paused_until;
+            let plan = if asked {
+                controller.plan(now, &Step::decoding(&candidates))
+            } else {
+                Plan::plain(&candidates, Reason::Off)
+            };
+            paused_until = paused_until.max(clock + plan.pause.as_secs_f64());
             let mut verified = Vec::with_capacity(streams.len());
             let (mut tokens, mut read) = (0, 0);
             for (index, (stream, draft)) in streams.iter_mut().zip(&plan.drafts).enumerate() {
@@ -233,21 +240,23 @@ impl World {
             let verify = verify * self.machine.unevenness(&mut noise);
             let draft = draft * self.machine.unevenness(&mut noise);
             clock += verify + draft + catch_up;
-            controller.observe(
-                Duration::from_secs_f64(clock),
-                &Outcome {
-                    drafts: &verified,
-                    context: candidates.iter().map(|c| c.context).sum(),
-                    prefill_rows: 0,
-                    verify: Duration::from_secs_f64(verify),
-                    draft: Duration::from_secs_f64(draft),
-                    passes,
-                    pass_rows,
-                    catch_up: Duration::from_secs_f64(catch_up),
-                    caught_up: read,
-                    read_along: 0,
-                },
-            );
+            if asked {
+                controller.observe(
+                    Duration::from_secs_f64(clock),
+                    &Outcome {
+                        drafts: &verified,
+                        context: candidates.iter().map(|c| c.context).sum(),
+                        prefill_rows: 0,
+                        verify: Duration::from_secs_f64(verify),
+                        draft: Duration::from_secs_f64(draft),
+                        passes,
+                        pass_rows,
+                        catch_up: Duration::from_secs_f64(catch_up),
+                        caught_up: read,
+                        read_along: 0,
+                    },
+                );
+            }
             for stream in streams.iter_mut().filter(|s| s.emitted >= ANSWER) {
                 controller.forget(stream.id);
                 *stream = Stream::new(next_id, 0);
