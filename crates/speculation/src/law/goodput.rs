@@ -121,12 +121,6 @@ impl Achieved {
 impl Law for Goodput {
     fn plan(&mut self, now: Duration, step: &Step<'_>, evidence: &Evidence) -> Plan {
         self.prober.accrue(now);
-        if let Some(reason) = self.quiet.reason(now, step.candidates) {
-            return Plan {
-                pause: self.quiet.pause(),
-                ..Plan::plain(step.candidates, reason)
-            };
-        }
         let shape = StepShape {
             sequences: step.candidates.len(),
             drafted: 0,
@@ -189,11 +183,8 @@ impl Law for Goodput {
         let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
         let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
         self.plain_steps.planned(plain(&depths), plain(&tried));
-        if plain(&tried) && plain(&depths) && !model_is_wanted {
-            self.quiet.begin(now, step.candidates, reason);
-        } else {
-            self.quiet.end();
-        }
+        let nothing = plain(&tried) && plain(&depths) && !model_is_wanted;
+        let pause = self.quiet.planned(nothing);
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who
@@ -215,7 +206,7 @@ impl Law for Goodput {
             drafts,
             decision,
             worth,
-            pause: self.quiet.pause(),
+            pause,
         }
     }
 
