@@ -5,7 +5,6 @@
 //! here as there.
 
 use foldhash::HashMap;
-
 use speculation::ngram::{Found, SuffixIndex, TenantPool};
 use speculation::{DrafterKind, Looked, Source, Strength};
 

@@ -239,9 +239,11 @@ impl Drafting {
         took
     }
 
-    /// A step of decoding sequences took so long, of which the controller wants to know nothing else.
+    /// A step took so long in which nothing was planned. In a pause the clock goes on, or it would never end.
     pub(crate) fn pass(&mut self, step: Duration) {
-        self.worked += step;
+        if self.worked < self.paused_until {
+            self.worked += step;
+        }
     }
 
     /// Learns from a step that took `step` in all, of which `drafting` was spent on drafts.

@@ -8,12 +8,11 @@
 //! there too, and whatever it missed is computed when somebody wants a draft.
 
 use std::collections::HashSet;
-
-use foldhash::{HashMap, HashMapExt};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use foldhash::{HashMap, HashMapExt};
 use model::{BLOCK_TOKENS, Batch, Logits};
 use speculation::{Confidence, DrafterKind, MAX_DEPTH, Source, Worth};
 

@@ -24,7 +24,6 @@ mod sequence;
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
-
 use model::BLOCK_TOKENS;
 
 use crate::blocks::BlockPool;

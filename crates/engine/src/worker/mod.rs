@@ -12,13 +12,13 @@ mod share;
 mod speculate;
 mod step;
 
-use foldhash::{HashMap, HashMapExt};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Instant, SystemTime};
 
+use foldhash::{HashMap, HashMapExt};
 use model::{Batch, Logits};
 use tokio::sync::mpsc;
 
