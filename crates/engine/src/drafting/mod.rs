@@ -328,3 +328,36 @@ impl Drafting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_by_steps_that_nobody_planned_and_the_clock_stands_still_otherwise() {
+        let sizes = TargetSizes {
+            blocks: 1,
+            rows: 1,
+            known: 1,
+        };
+        let config = SpeculationConfig {
+            drafters: Drafters::Auto,
+            ..SpeculationConfig::default()
+        };
+        let mut drafting = Drafting::new(config, None, sizes);
+        let step = Duration::from_millis(5);
+        drafting.pass(step);
+        assert_eq!(drafting.worked, Duration::ZERO, "there is no pause");
+        drafting.paused_until = Duration::from_millis(8);
+        let paused = (0..10).take_while(|_| {
+            let rests = drafting.rests();
+            drafting.pass(step);
+            rests
+        });
+        assert_eq!(paused.count(), 2);
+        assert_eq!(drafting.worked, 2 * step);
+        drafting.paused_until = Duration::from_secs(9);
+        drafting.configure(config);
+        assert!(!drafting.rests(), "another law may want to draft at once");
+    }
+}
