@@ -75,6 +75,19 @@ fn goodput_never_loses_much_where_another_tenant_of_the_cache_comes_and_goes() {
     assert_bounded_loss_of_off(Machine::SMALL_MODEL_IN_SPELLS, 6.0);
 }
 
+/// Plain steps among drafts are slow there, and drafts held against them seem to gain.
+#[test]
+fn drafts_that_slow_down_what_they_are_held_against_are_found_out() {
+    let tempting = Text::EVEN_ODDS.guessed(0.8);
+    for (text, at_least) in [(Text::EVEN_ODDS, 0.98), (tempting, 0.97)] {
+        for streams in [2, 4, 8, 16] {
+            let world = World::steady(Machine::TIGHT_CACHE, text, streams);
+            let mean = mean_ratio_to_off(&world, 3.0);
+            assert!(mean >= at_least, "{streams} streams: {mean:.3} of off");
+        }
+    }
+}
+
 /// What is learnt at the beginning is most of so short a run.
 #[test]
 fn random_text_costs_next_to_nothing_from_the_first_second_on() {

@@ -232,7 +232,7 @@ impl RunningMedian {
         self.next = (self.next + 1) % MEDIAN_OF;
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.latest.len()
     }
 

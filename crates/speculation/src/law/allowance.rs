@@ -9,9 +9,10 @@
 //! One sequence gains or loses a step at a time by luck, so the account must be large enough to outlast it; in a batch luck
 //! evens out.
 //!
-//! What a step without drafts takes is known twice. Learnt costs know how slow the machine is by all kinds of steps, and take
-//! drafts that cost more than was learnt of them for a slow machine; the latest such steps do not, but may be out of date.
-//! The truth is taken to lie between both.
+//! What a step without drafts takes is believed to be the least of what is known of it: of plain steps in a row, which may be
+//! out of date by now; of single ones among drafts, which are few, and take longer; and of learnt costs, which take drafts that
+//! cost more than was learnt of them for a slow machine. So the account is emptied too soon rather than too late, and a rest
+//! begins with a look: where the first plain steps of it are slower than drafts were held against, it ends at once.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::cost::RunningMedian;
 use crate::step::Outcome;
 
 /// Steps in the account of one sequence; of a batch it is so many over the root of its sequences.
-const MOST: f64 = 64.0;
+const MOST: f64 = 48.0;
 
 /// What of it the model goes on with after a rest, at most, and the share of the rest's time that this may be: so no more of all
 /// time is lost for long. One step it must be.
@@ -31,60 +32,111 @@ const REST: Duration = Duration::from_secs(1);
 /// Most that one step may take out: in one that the machine was away in, drafts lost nothing.
 const WORST_STEP: f64 = 4.0;
 
+/// Plain steps behind drafts until they are as any other.
+const SOON: usize = 5;
+
+/// Single ones among drafts that say something.
+const FEWEST: usize = 3;
+
+/// Steps of a rest that are looked at, how much slower they must be than was believed for it to end, and how long they are
+/// then believed.
+const LOOKED_AT: usize = 5;
+const SLOWER: f64 = 1.06;
+const FRESH: Duration = Duration::from_millis(500);
+
 /// The account.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Allowance {
     /// What is gone of it, in steps without drafts.
     spent: f64,
-    rests_until: Option<Duration>,
+    rest: Option<Rest>,
     plain: LatestPlain,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    until: Duration,
+    /// Seconds of a plain step that drafts were held against, until that was looked at.
+    in_doubt: Option<f64>,
 }
 
 /// The latest steps without drafts of the present batch.
 #[derive(Debug, Clone, Default)]
 struct LatestPlain {
     sequences: usize,
-    seconds: RunningMedian,
+    since_drafts: usize,
+    /// Those that came late enough behind drafts.
+    in_a_row: RunningMedian,
+    /// The others.
+    among_drafts: RunningMedian,
+    /// Until then those in a row are believed, whatever is said otherwise: they have just been looked at.
+    fresh_until: Duration,
 }
 
 impl LatestPlain {
     fn push(&mut self, sequences: usize, seconds: f64) {
+        self.since_drafts += 1;
         if self.sequences != sequences {
-            *self = Self::default();
+            self.forget();
             self.sequences = sequences;
         }
-        self.seconds.push(seconds);
+        if self.since_drafts > SOON {
+            self.in_a_row.push(seconds);
+        } else {
+            self.among_drafts.push(seconds);
+        }
     }
 
-    /// Seconds of such a step, between what was seen and what was `learnt`.
-    fn with(&self, sequences: usize, learnt: f64) -> f64 {
-        match self.seconds.median() {
-            seen if seen > 0.0 && self.sequences == sequences => (seen * learnt).sqrt(),
-            _ => learnt,
+    fn forget(&mut self) {
+        self.in_a_row = RunningMedian::default();
+        self.among_drafts = RunningMedian::default();
+        self.fresh_until = Duration::ZERO;
+    }
+
+    /// Seconds of such a step, if they are believed to be `learnt`.
+    fn with(&self, now: Duration, sequences: usize, learnt: f64) -> f64 {
+        if self.sequences != sequences {
+            return learnt;
         }
+        let in_a_row = self.in_a_row.median();
+        if now < self.fresh_until {
+            return in_a_row;
+        }
+        let among_drafts = match self.among_drafts.len() {
+            FEWEST.. => self.among_drafts.median(),
+            _ => learnt,
+        };
+        let in_a_row = if in_a_row > 0.0 { in_a_row } else { learnt };
+        learnt.min(in_a_row).min(among_drafts)
     }
 }
 
 impl Allowance {
     /// Whether the model has to rest now.
     pub(super) fn rests(&self, now: Duration) -> bool {
-        self.rests_until.is_some_and(|until| now < until)
+        self.rest.is_some_and(|rest| now < rest.until)
     }
 
     /// Counts a step, which is believed to take `learnt` seconds without drafts.
     pub(super) fn observe(&mut self, now: Duration, outcome: &Outcome<'_>, learnt: f64) {
         let (drafts, sequences) = (outcome.drafts, outcome.drafts.len());
+        let plain = outcome.passes == 0 && drafts.iter().all(|one| one.drafted == 0);
+        if !plain {
+            self.plain.since_drafts = 0;
+        }
         if outcome.prefill_rows > 0 || sequences == 0 {
             return;
         }
         if outcome.passes > 0 {
-            let step = self.plain.with(sequences, learnt).max(f64::MIN_POSITIVE);
+            let step = self.plain.with(now, sequences, learnt);
+            let step = step.max(f64::MIN_POSITIVE);
             let tokens: usize = drafts.iter().map(|one| one.accepted + 1).sum();
             let took = outcome.verify + outcome.draft + outcome.catch_up;
             let plain = tokens as f64 / sequences as f64;
             self.settle(now, sequences, step, plain, took.as_secs_f64() / step);
-        } else if drafts.iter().all(|one| one.drafted == 0) {
+        } else if plain {
             self.plain.push(sequences, outcome.verify.as_secs_f64());
+            self.look(now);
         }
     }
 
@@ -95,13 +147,30 @@ impl Allowance {
             return;
         }
         let most = MOST / (sequences.max(1) as f64).sqrt();
-        if self.rests_until.take().is_some() {
+        if self.rest.take().is_some() {
             let share = SHARE_OF_A_REST * REST.as_secs_f64() / step;
             self.spent = most - share.min(AFTER_A_REST * most).max(1.0);
         }
         self.spent = (self.spent + (took - plain).min(WORST_STEP)).max(0.0);
         if self.spent > most {
-            self.rests_until = Some(now + REST);
+            self.plain.forget();
+            self.rest = Some(Rest {
+                until: now + REST,
+                in_doubt: Some(step),
+            });
+        }
+    }
+
+    /// Ends a rest that should not have begun.
+    fn look(&mut self, now: Duration) {
+        if let Some(rest) = &mut self.rest
+            && self.plain.in_a_row.len() >= LOOKED_AT
+            && let Some(believed) = rest.in_doubt.take()
+            && self.plain.in_a_row.median() > SLOWER * believed
+        {
+            self.rest = None;
+            self.spent = 0.0;
+            self.plain.fresh_until = now + FRESH;
         }
     }
 }

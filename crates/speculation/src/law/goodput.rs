@@ -136,10 +136,11 @@ impl Law for Goodput {
             })
             .collect();
         let choices = choose_sources(&candidates, evidence, &self.turns, &shape);
+        let steps = self.quiet.stands_for(now, self.plain);
         let mut model_is_wanted = false;
         for (choice, candidate) in choices.iter().zip(step.candidates) {
             if choice.is_some_and(|choice| choice.wants_model) {
-                self.turns.count(candidate.id);
+                self.turns.count(candidate.id, steps);
                 model_is_wanted = true;
             }
         }
@@ -183,8 +184,8 @@ impl Law for Goodput {
         let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
         let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
         self.plain_steps.planned(plain(&depths), plain(&tried));
-        let nothing = plain(&tried) && plain(&depths) && !model_is_wanted;
-        let pause = self.quiet.planned(nothing);
+        let drafts = !plain(&tried) || !plain(&depths);
+        let pause = self.quiet.planned(now, drafts, model_is_wanted);
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who

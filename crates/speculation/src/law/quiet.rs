@@ -9,32 +9,47 @@ use std::time::Duration;
 
 /// How long nobody asks: a small part of the time in which a change must be noticed. Longer steps are planned each: it costs
 /// them nothing.
-const PAUSE: Duration = Duration::from_millis(8);
+const PAUSE: Duration = Duration::from_millis(16);
+
+/// The same where the draft model would be asked for drafts if it had less to read for them: that may change soon.
+const SHORT_PAUSE: Duration = Duration::from_millis(4);
 
 /// Steps without drafts before the first pause. While drafts leave something behind for the steps that follow, each of those is
 /// of interest.
-const BEFORE_A_PAUSE: u32 = 8;
+const BEFORE_A_PAUSE: u32 = 12;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quiet {
     /// Steps that were planned since something was drafted.
     steps: u32,
+    /// When the last pause began, if it was behind the last plan.
+    paused: Option<Duration>,
 }
 
 impl Quiet {
-    /// Takes note of a step in which nothing is drafted, nor would be however little there were to read, or of another one. Gives
-    /// how long nobody need ask now.
-    pub(super) fn planned(&mut self, nothing: bool) -> Duration {
-        self.steps = if nothing {
-            self.steps.saturating_add(1)
-        } else {
+    /// Steps that a plan stands for which is made now: those of a pause were of the same kind, each of `step` seconds.
+    pub(super) fn stands_for(&self, now: Duration, step: f64) -> u32 {
+        let paused = self
+            .paused
+            .map_or(Duration::ZERO, |began| now.saturating_sub(began));
+        ((paused.as_secs_f64() / step.max(f64::MIN_POSITIVE)) as u32).max(1)
+    }
+
+    /// Takes note of a step in which something is drafted, or not; and whether it would be if there were less to read for it.
+    /// Gives how long nobody need ask now.
+    pub(super) fn planned(&mut self, now: Duration, drafts: bool, wanted: bool) -> Duration {
+        self.steps = if drafts {
             0
-        };
-        if self.steps > BEFORE_A_PAUSE {
-            PAUSE
         } else {
-            Duration::ZERO
-        }
+            self.steps.saturating_add(1)
+        };
+        let pause = match (self.steps > BEFORE_A_PAUSE, wanted) {
+            (false, _) => Duration::ZERO,
+            (true, true) => SHORT_PAUSE,
+            (true, false) => PAUSE,
+        };
+        self.paused = (!pause.is_zero()).then_some(now);
+        pause
     }
 }
 
@@ -43,12 +58,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_begin_some_steps_behind_drafts() {
+    fn pauses_begin_some_steps_behind_drafts_and_are_short_where_some_are_wanted() {
         let mut quiet = Quiet::default();
-        for _ in 0..3 {
-            assert_eq!(quiet.planned(false), Duration::ZERO);
-            let at_once = (0..100).take_while(|_| quiet.planned(true).is_zero());
+        let now = Duration::from_secs(1);
+        for wanted in [false, true] {
+            assert_eq!(quiet.planned(now, true, wanted), Duration::ZERO);
+            let at_once = (0..100).take_while(|_| quiet.planned(now, false, wanted).is_zero());
             assert_eq!(at_once.count(), BEFORE_A_PAUSE as usize);
         }
+        assert!(quiet.planned(now, false, true) < quiet.planned(now, false, false));
+    }
+
+    #[test]
+    fn a_plan_behind_a_pause_stands_for_all_its_steps() {
+        let mut quiet = Quiet::default();
+        let now = Duration::from_secs(1);
+        quiet.planned(now, true, false);
+        assert_eq!(
+            quiet.stands_for(now + PAUSE, 0.001),
+            1,
+            "there was no pause"
+        );
+        while quiet.planned(now, false, false).is_zero() {}
+        assert_eq!(quiet.stands_for(now + PAUSE, 0.001), 16);
+        assert_eq!(quiet.stands_for(now + PAUSE, 0.1), 1);
     }
 }

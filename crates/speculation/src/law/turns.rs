@@ -43,12 +43,13 @@ impl Turns {
         self.mean.max(f64::from(so_far)).max(1.0)
     }
 
-    /// A draft of the model would be the best for this sequence now.
-    pub(super) fn count(&mut self, sequence: u64) {
+    /// A draft of the model would have been the best for this sequence in so many steps.
+    pub(super) fn count(&mut self, sequence: u64, steps: u32) {
         if self.running.len() >= MAX_SEQUENCES && !self.running.contains_key(&sequence) {
             self.running.clear();
         }
-        *self.running.entry(sequence).or_default() += 1;
+        let turns = self.running.entry(sequence).or_default();
+        *turns = turns.saturating_add(steps);
     }
 
     /// A sequence ended. One that never wanted the model says nothing about those that do.
@@ -65,7 +66,7 @@ mod tests {
 
     fn answer(turns: &mut Turns, sequence: u64, wanted: usize) {
         for _ in 0..wanted {
-            turns.count(sequence);
+            turns.count(sequence, 1);
         }
         turns.forget(sequence);
     }
@@ -91,7 +92,7 @@ mod tests {
             answer(&mut turns, sequence, 1);
         }
         for _ in 0..30 {
-            turns.count(99);
+            turns.count(99, 1);
         }
         assert_eq!(turns.expected(99), 30.0);
     }
@@ -102,7 +103,7 @@ mod tests {
         turns.forget(5);
         assert_eq!(turns.expected(5), FIRST);
         for sequence in 0..2 * MAX_SEQUENCES as u64 {
-            turns.count(sequence);
+            turns.count(sequence, 1);
         }
         assert!(turns.running.len() <= MAX_SEQUENCES);
     }

@@ -31,7 +31,13 @@ pub struct Machine {
     pub spell: f64,
     /// What a step takes then, over what it takes else.
     pub slow: f64,
+    /// How much longer the first plain step behind one with drafts takes, as a share of it: what drafts drove out of the
+    /// processor's cache has to be read again.
+    pub left_behind: f64,
 }
+
+/// Plain steps behind drafts until they are as any other.
+const RECOVERY: usize = 5;
 
 impl Machine {
     /// Our CPU engine with a small model: four rows cost what one costs, eight 1.3 times that.
@@ -49,6 +55,7 @@ impl Machine {
         outliers: 0.0,
         spell: f64::INFINITY,
         slow: 1.0,
+        left_behind: 0.0,
     };
 
     /// The same on a machine that others use too.
@@ -73,6 +80,7 @@ impl Machine {
         outliers: 0.01,
         spell: f64::INFINITY,
         slow: 1.0,
+        left_behind: 0.0,
     };
 
     /// The bundled pair on two cores, as measured: steps of 0.43 ms out of the processor's cache, where every row
@@ -91,12 +99,19 @@ impl Machine {
         outliers: 0.01,
         spell: f64::INFINITY,
         slow: 1.0,
+        left_behind: 0.0,
     };
 
     /// The same beside another tenant of the processor's cache, who comes and goes.
     pub const SMALL_MODEL_IN_SPELLS: Self = Self {
         spell: 0.9,
         slow: 1.35,
+        ..Self::SMALL_MODEL
+    };
+
+    /// The same where target and draft model do not fit into the processor's cache together.
+    pub const TIGHT_CACHE: Self = Self {
+        left_behind: 0.16,
         ..Self::SMALL_MODEL
     };
 
@@ -139,6 +154,12 @@ impl Machine {
     pub fn tempo(&self, at: f64) -> f64 {
         let slow = (at / self.spell) as u64 % 2 == 1;
         if slow { self.slow } else { 1.0 }
+    }
+
+    /// A factor for the time of a plain step, so many of them behind the last one with drafts.
+    pub(super) fn recovering(&self, plain_before: usize) -> f64 {
+        let left = RECOVERY.saturating_sub(plain_before) as f64 / RECOVERY as f64;
+        1.0 + self.left_behind * left
     }
 
     /// A factor for one step's time.

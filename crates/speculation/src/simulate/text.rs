@@ -106,6 +106,16 @@ impl Text {
         hard: None,
     };
 
+    /// Guesses that hold often enough to seem worth it, and are not where rows are dear.
+    pub const EVEN_ODDS: Self = Self {
+        model: Some(Guesses {
+            first: 0.6,
+            fade: 0.9,
+        }),
+        hits: 0.0,
+        ..Self::ANSWERS
+    };
+
     /// Tokens by chance: nothing can be guessed.
     pub const RANDOM: Self = Self {
         model: Some(Guesses {
@@ -142,6 +152,12 @@ impl Text {
             model: None,
             ..self
         }
+    }
+
+    /// The same text where the draft model's first guess holds that often.
+    pub fn guessed(self, first: f64) -> Self {
+        let model = self.model.map(|model| Guesses { first, ..model });
+        Self { model, ..self }
     }
 
     /// The same text without lookups.

@@ -188,6 +188,7 @@ impl World {
         let mut clock = 0.0f64;
         let mut mean_clock = 0.0f64;
         let mut paused_until = 0.0f64;
+        let mut plain_steps = usize::MAX;
         while clock < seconds {
             let candidates: Vec<Candidate> = streams
                 .iter()
@@ -233,8 +234,18 @@ impl World {
             let by_model = verified.iter().filter(|v| v.source == Source::Model);
             let passes = by_model.clone().map(|v| v.drafted).max().unwrap_or(0);
             let pass_rows = by_model.map(|v| v.drafted).sum();
+            let drafts = verified.iter().any(|v| v.drafted > 0);
+            let recovering = match drafts {
+                true => 1.0,
+                false => self.machine.recovering(plain_steps),
+            };
+            plain_steps = if drafts {
+                0
+            } else {
+                plain_steps.saturating_add(1)
+            };
             let tempo = self.machine.tempo(clock);
-            let (verify, draft) = (verify * tempo, draft * tempo);
+            let (verify, draft) = (verify * tempo * recovering, draft * tempo);
             let catch_up = self.machine.read(read) * tempo;
             mean_clock += verify + draft + catch_up;
             let verify = verify * self.machine.unevenness(&mut noise);

@@ -157,7 +157,7 @@ impl Surface {
         let mut follows_plain = false;
         if let Some(aftermath) = &mut self.aftermath {
             let since_drafts = aftermath.observe(drafted > 0, seconds / expected);
-            seconds /= aftermath.factor(since_drafts);
+            seconds /= aftermath.factor(since_drafts, batch, seconds);
             follows_plain = since_drafts > 1;
         }
         let mut sample = seconds / tempo;
