@@ -120,7 +120,8 @@ impl Achieved {
 
 impl Law for Goodput {
     fn plan(&mut self, now: Duration, step: &Step<'_>, evidence: &Evidence) -> Plan {
-        self.prober.accrue(now);
+        let steps = self.quiet.stands_for(now, self.plain);
+        self.prober.accrue(now, steps);
         let shape = StepShape {
             sequences: step.candidates.len(),
             drafted: 0,
@@ -136,7 +137,6 @@ impl Law for Goodput {
             })
             .collect();
         let choices = choose_sources(&candidates, evidence, &self.turns, &shape);
-        let steps = self.quiet.stands_for(now, self.plain);
         let mut model_is_wanted = false;
         for (choice, candidate) in choices.iter().zip(step.candidates) {
             if choice.is_some_and(|choice| choice.wants_model) {

@@ -155,9 +155,9 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    /// Fills the accounts for the time since the last step.
-    pub(super) fn accrue(&mut self, now: Duration) {
-        self.step += 1;
+    /// Fills the accounts for the time since the last plan; this one stands for so many steps.
+    pub(super) fn accrue(&mut self, now: Duration, steps: u32) {
+        self.step += u64::from(steps);
         let last = self.last.replace(now).unwrap_or(now);
         let passed = now.saturating_sub(last).as_secs_f64().min(LONGEST_STEP);
         let beyond = self.lookups.pay_in(LOOKUPS_BUDGET * passed);
@@ -308,7 +308,7 @@ mod tests {
         let mut lost = [0.0; 2];
         for step in 0..5_000u64 {
             let now = Duration::from_millis(20 * step);
-            prober.accrue(now);
+            prober.accrue(now, 1);
             let kinds = [DrafterKind::Model, DrafterKind::Ngram];
             for (lost, kind) in lost.iter_mut().zip(kinds) {
                 *lost += f64::from(u8::from(probe_of(&mut prober, now, kind, 0))) * LOSS;
@@ -326,7 +326,7 @@ mod tests {
         let mut now = Duration::ZERO;
         let mut pass = |prober: &mut Prober| {
             now += Duration::from_millis(500);
-            prober.accrue(now);
+            prober.accrue(now, 1);
             now
         };
         let now = pass(&mut prober);
@@ -368,7 +368,7 @@ mod tests {
         let mut made = 0;
         for step in 0..1_000u64 {
             let now = Duration::from_millis(20 * step);
-            prober.accrue(now);
+            prober.accrue(now, 1);
             probe_of(&mut prober, now, DrafterKind::Ngram, 0);
             made += usize::from(prober.affords(now, DrafterKind::Model, dear, false));
         }
@@ -385,7 +385,7 @@ mod tests {
                 // Short steps, which pauses count, and probes that cost next to nothing.
                 step += 1;
                 let now = Duration::from_millis(step);
-                prober.accrue(now);
+                prober.accrue(now, 1);
                 prober.model.seconds = LOSS;
                 if probe(prober, now, 0) {
                     return step - from;
@@ -405,7 +405,7 @@ mod tests {
         let made: Vec<bool> = (0..80u64)
             .map(|step| {
                 let now = Duration::from_millis(20 * step);
-                prober.accrue(now);
+                prober.accrue(now, 1);
                 probe(&mut prober, now, 2)
             })
             .collect();

@@ -22,15 +22,15 @@ const BEFORE_A_PAUSE: u32 = 12;
 pub(super) struct Quiet {
     /// Steps that were planned since something was drafted.
     steps: u32,
-    /// When the last pause began, if it was behind the last plan.
-    paused: Option<Duration>,
+    /// When the last pause began, if it was behind the last plan and drafts were wanted.
+    waits_since: Option<Duration>,
 }
 
 impl Quiet {
-    /// Steps that a plan stands for which is made now: those of a pause were of the same kind, each of `step` seconds.
+    /// Steps that a plan stands for which is made now: in those of a short pause, each of `step` seconds, drafts were wanted too.
     pub(super) fn stands_for(&self, now: Duration, step: f64) -> u32 {
         let paused = self
-            .paused
+            .waits_since
             .map_or(Duration::ZERO, |began| now.saturating_sub(began));
         ((paused.as_secs_f64() / step.max(f64::MIN_POSITIVE)) as u32).max(1)
     }
@@ -48,7 +48,7 @@ impl Quiet {
             (true, true) => SHORT_PAUSE,
             (true, false) => PAUSE,
         };
-        self.paused = (!pause.is_zero()).then_some(now);
+        self.waits_since = (pause == SHORT_PAUSE).then_some(now);
         pause
     }
 }
@@ -70,17 +70,16 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_behind_a_pause_stands_for_all_its_steps() {
+    fn a_plan_behind_a_short_pause_stands_for_all_its_steps() {
         let mut quiet = Quiet::default();
         let now = Duration::from_secs(1);
-        quiet.planned(now, true, false);
-        assert_eq!(
-            quiet.stands_for(now + PAUSE, 0.001),
-            1,
-            "there was no pause"
-        );
-        while quiet.planned(now, false, false).is_zero() {}
-        assert_eq!(quiet.stands_for(now + PAUSE, 0.001), 16);
-        assert_eq!(quiet.stands_for(now + PAUSE, 0.1), 1);
+        let later = now + SHORT_PAUSE;
+        quiet.planned(now, true, true);
+        assert_eq!(quiet.stands_for(later, 0.001), 1, "there was no pause");
+        while quiet.planned(now, false, true).is_zero() {}
+        assert_eq!(quiet.stands_for(later, 0.001), 4);
+        assert_eq!(quiet.stands_for(later, 0.1), 1);
+        quiet.planned(now, false, false);
+        assert_eq!(quiet.stands_for(later, 0.001), 1, "nothing was wanted");
     }
 }
