@@ -246,6 +246,41 @@ mod tests {
     }
 
     #[test]
+    fn a_rest_ends_where_plain_steps_turn_out_to_be_as_slow_as_drafts() {
+        let verified = |drafted| Verified {
+            id: 1,
+            source: Source::Model,
+            planned: drafted,
+            drafted,
+            accepted: 0,
+            lookup: None,
+        };
+        for (now_millis, rests) in [(10, true), (14, false)] {
+            let mut allowance = Allowance::default();
+            let mut step = |passes, millis| {
+                let outcome = Outcome {
+                    drafts: &[verified(passes)],
+                    passes,
+                    verify: Duration::from_millis(millis),
+                    context: 100,
+                    prefill_rows: 0,
+                    draft: Duration::ZERO,
+                    pass_rows: passes,
+                    catch_up: Duration::ZERO,
+                    caught_up: 0,
+                    read_along: 0,
+                };
+                allowance.observe(Duration::ZERO, &outcome, 0.010);
+                allowance.rests(Duration::ZERO)
+            };
+            (0..20).for_each(|_| assert!(!step(0, 10)));
+            while !step(1, 14) {}
+            (0..SOON + LOOKED_AT - 1).for_each(|_| assert!(step(0, now_millis)));
+            assert_eq!(step(0, now_millis), rests, "{now_millis} ms");
+        }
+    }
+
+    #[test]
     fn a_model_that_pays_goes_on_through_bad_luck() {
         let mut allowance = Allowance::default();
         for step in 0..10_000 {

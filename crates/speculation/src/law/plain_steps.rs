@@ -11,6 +11,9 @@ use std::time::Duration;
 const FIRST_AFTER: u64 = 8;
 const MOST_APART: u64 = 100;
 
+/// Steps in which nothing would be drafted anyway before all begins anew: fewer lie between two answers.
+const ANEW_AFTER: u64 = 8;
+
 /// Where steps are short they need not come more often than this either.
 const APART: Duration = Duration::from_millis(250);
 
@@ -20,6 +23,8 @@ pub(super) struct PlainSteps {
     since: u64,
     /// How many there are to be before the next.
     apart: u64,
+    /// Steps in a row in which the law would have drafted nothing.
+    idle: u64,
 }
 
 impl Default for PlainSteps {
@@ -27,6 +32,7 @@ impl Default for PlainSteps {
         Self {
             since: 0,
             apart: FIRST_AFTER,
+            idle: 0,
         }
     }
 }
@@ -39,8 +45,12 @@ impl PlainSteps {
 
     /// A step is about to run, with or without drafts as the law would have it, and as it is tried.
     pub(super) fn planned(&mut self, plain: bool, tried_plain: bool) {
-        if plain {
+        self.idle = if plain { self.idle + 1 } else { 0 };
+        if self.idle >= ANEW_AFTER {
             *self = Self::default();
+        } else if plain {
+            // It is as good as one among drafts.
+            self.since = 0;
         } else if tried_plain {
             self.since = 0;
             self.apart = (self.apart * 3 / 2).min(MOST_APART);
@@ -73,8 +83,11 @@ mod tests {
     fn they_come_soon_and_then_less_often() {
         let mut plain = PlainSteps::default();
         assert_eq!(between(&mut plain, 300, 10), [8, 12, 18, 27, 40, 60, 90]);
-        // Nothing was worth a draft: what comes next begins anew.
+        // An answer ended: nothing else has changed.
         plain.planned(true, true);
+        assert_eq!(between(&mut plain, 102, 10), [100]);
+        // Nothing was worth a draft for long: what comes next begins anew.
+        (0..ANEW_AFTER).for_each(|_| plain.planned(true, true));
         assert_eq!(between(&mut plain, 10, 10), [8]);
     }
 
