@@ -77,7 +77,7 @@ fn goodput_never_loses_much_where_another_tenant_of_the_cache_comes_and_goes() {
 
 /// Plain steps among drafts are slow there, and drafts held against them seem to gain.
 #[test]
-fn drafts_that_slow_down_what_they_are_held_against_are_found_out() {
+fn goodput_never_loses_much_where_drafts_slow_down_what_they_are_held_against() {
     let tempting = Text::EVEN_ODDS.guessed(0.8);
     for (text, at_least) in [(Text::EVEN_ODDS, 0.98), (tempting, 0.97)] {
         for streams in [2, 4, 8, 16] {

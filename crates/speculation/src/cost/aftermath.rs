@@ -8,7 +8,7 @@
 use super::RunningMedian;
 
 /// Plain steps behind drafts until they are as any other, and the one at which a run of them is judged.
-const SOON: usize = 5;
+pub(crate) const SOON: usize = 5;
 const RUN: usize = 12;
 
 /// Runs before their ratio is believed, and ratios within which it is: less may be noise, more is something else.
@@ -98,6 +98,17 @@ mod tests {
                 && aftermath.factor(SOON, 4, 1.0) > 1.0
         );
         assert_eq!(aftermath.factor(SOON + 1, 4, 1.0), 1.0);
+    }
+
+    #[test]
+    fn until_it_is_known_it_is_guessed_for_short_steps_of_a_batch() {
+        let mut aftermath = Aftermath::default();
+        assert_eq!(aftermath.factor(1, 4, 0.001), GUESS);
+        assert_eq!(aftermath.factor(SOON + 1, 4, 0.001), 1.0);
+        assert_eq!(aftermath.factor(1, 1, 0.001), 1.0, "one sequence");
+        assert_eq!(aftermath.factor(1, 4, 0.020), 1.0, "long steps");
+        (0..FEWEST_RUNS).for_each(|_| run(&mut aftermath, &[]));
+        assert_eq!(aftermath.factor(1, 4, 0.001), 1.0, "it is known");
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod tempo;
 
 use std::time::Duration;
 
+pub(crate) use aftermath::SOON;
 use surface::{Prior, Surface};
 
 /// What one step works on.

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use crate::cost::RunningMedian;
+use crate::cost::{RunningMedian, SOON};
 use crate::step::Outcome;
 
 /// Steps in the account of one sequence; of a batch it is so many over the root of its sequences.
@@ -31,9 +31,6 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Most that one step may take out: in one that the machine was away in, drafts lost nothing.
 const WORST_STEP: f64 = 4.0;
-
-/// Plain steps behind drafts until they are as any other.
-const SOON: usize = 5;
 
 /// Single ones among drafts that say something.
 const FEWEST: usize = 3;
@@ -211,9 +208,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn dear_drafts_are_seen_though_the_machine_is_believed_to_be_slow() {
-        let verified = |drafted| Verified {
+    /// A step of `sequences`, with or without a draft of one token for each, which nobody accepts; says whether the model rests
+    /// then.
+    fn step(
+        allowance: &mut Allowance,
+        sequences: usize,
+        drafts: bool,
+        millis: u64,
+        learnt: f64,
+    ) -> bool {
+        let drafted = usize::from(drafts);
+        let verified = Verified {
             id: 1,
             source: Source::Model,
             planned: drafted,
@@ -221,62 +226,44 @@ mod tests {
             accepted: 0,
             lookup: None,
         };
-        let (without, with) = ([verified(0); 4], [verified(1); 4]);
-        let outcome = |drafts, passes, millis| Outcome {
-            drafts,
-            passes,
+        let outcome = Outcome {
+            drafts: &vec![verified; sequences],
+            passes: drafted,
             verify: Duration::from_millis(millis),
             context: 100,
             prefill_rows: 0,
             draft: Duration::ZERO,
-            pass_rows: 4 * passes,
+            pass_rows: sequences * drafted,
             catch_up: Duration::ZERO,
             caught_up: 0,
             read_along: 0,
         };
+        allowance.observe(Duration::ZERO, &outcome, learnt);
+        allowance.rests(Duration::ZERO)
+    }
+
+    #[test]
+    fn dear_drafts_are_seen_though_the_machine_is_believed_to_be_slow() {
         let mut allowance = Allowance::default();
         for _ in 0..20 {
-            allowance.observe(Duration::ZERO, &outcome(&without, 0, 10), 0.010);
+            step(&mut allowance, 4, false, 10, 0.010);
         }
         // What was learnt has followed the drafts: a plain step, too, is believed to take 14 ms by now.
         for _ in 0..300 {
-            allowance.observe(Duration::ZERO, &outcome(&with, 1, 14), 0.014);
+            step(&mut allowance, 4, true, 14, 0.014);
         }
         assert!(allowance.rests(Duration::ZERO));
     }
 
     #[test]
     fn a_rest_ends_where_plain_steps_turn_out_to_be_as_slow_as_drafts() {
-        let verified = |drafted| Verified {
-            id: 1,
-            source: Source::Model,
-            planned: drafted,
-            drafted,
-            accepted: 0,
-            lookup: None,
-        };
-        for (now_millis, rests) in [(10, true), (14, false)] {
+        for (plain_now, rests) in [(10, true), (14, false)] {
             let mut allowance = Allowance::default();
-            let mut step = |passes, millis| {
-                let outcome = Outcome {
-                    drafts: &[verified(passes)],
-                    passes,
-                    verify: Duration::from_millis(millis),
-                    context: 100,
-                    prefill_rows: 0,
-                    draft: Duration::ZERO,
-                    pass_rows: passes,
-                    catch_up: Duration::ZERO,
-                    caught_up: 0,
-                    read_along: 0,
-                };
-                allowance.observe(Duration::ZERO, &outcome, 0.010);
-                allowance.rests(Duration::ZERO)
-            };
-            (0..20).for_each(|_| assert!(!step(0, 10)));
-            while !step(1, 14) {}
-            (0..SOON + LOOKED_AT - 1).for_each(|_| assert!(step(0, now_millis)));
-            assert_eq!(step(0, now_millis), rests, "{now_millis} ms");
+            let mut step = |drafts, millis| step(&mut allowance, 1, drafts, millis, 0.010);
+            (0..20).for_each(|_| assert!(!step(false, 10)));
+            assert!((0..1_000).any(|_| step(true, 14)));
+            (0..SOON + LOOKED_AT - 1).for_each(|_| assert!(step(false, plain_now)));
+            assert_eq!(step(false, plain_now), rests, "{plain_now} ms");
         }
     }
 

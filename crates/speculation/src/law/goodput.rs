@@ -184,8 +184,8 @@ impl Law for Goodput {
         let (tried, reason) = probe.unwrap_or_else(|| (depths.clone(), reason));
         let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
         self.plain_steps.planned(plain(&depths), plain(&tried));
-        let drafts = !plain(&tried) || !plain(&depths);
-        let pause = self.quiet.planned(now, drafts, model_is_wanted);
+        let nothing = plain(&tried) && plain(&depths);
+        let pause = self.quiet.planned(now, !nothing, model_is_wanted);
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who
