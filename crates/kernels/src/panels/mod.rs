@@ -42,7 +42,7 @@ const ANNOUNCE_EVERY: usize = 6 * LINE;
 /// How far ahead every line is asked for where the hardware would come too late.
 const LINES_AHEAD: usize = 16 << 10;
 /// From so many rows on it does, with weights from the processor's own cache, which arrive sooner than it runs ahead.
-const FEWEST_ROWS_FOR_LINES: usize = 3;
+const FEWEST_ROWS_FOR_LINES: usize = 4;
 
 /// The smallest part of a panel along its inputs.
 #[derive(Debug, Clone, Copy)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::Reason;
 use super::arm::{Arm, tokens};
-use super::probe::{Pending, Probed, Prober};
+use super::probe::{AFTER_READING, Pending, Probed, Prober};
 use super::step_costs::StepCosts;
 use crate::source::{DrafterKind, Source};
 
@@ -170,7 +170,7 @@ impl Draught<'_> {
         let deeper = if depth == 0 {
             PROBE_DEPTH
         } else {
-            depth + 1 + usize::from(turn.is_multiple_of(4))
+            depth + 1 + usize::from(turn.is_multiple_of(self.leap_every()))
         };
         let mut tried = self.depths.to_vec();
         *tried.get_mut(index)? = deeper.min(arm.limit);
@@ -184,6 +184,12 @@ impl Draught<'_> {
             promising.map_or(Why::Unsure, |_| Why::Promising),
         )
         .map(|tried| (tried, Reason::ProbeDeeper { sequence }))
+    }
+
+    /// Every how many probes one goes two deeper: rows are computed in groups, and where one begins the next is dear and the one
+    /// behind it cheap. One sequence alone has nobody to share a group with.
+    fn leap_every(&self) -> usize {
+        if self.depths.len() == 1 { 2 } else { 4 }
     }
 
     /// Those that could draft more than they do, whose turn it is first.
@@ -232,6 +238,7 @@ impl Draught<'_> {
         if !prober.affords(self.now, kind, loss + read, why == Why::Promising) {
             return None;
         }
+        let alone = arms.len() == 1;
         let usual = match who {
             Probed::All => tokens(arms, self.depths) - arms.len() as f64,
             Probed::One(sequence) => {
@@ -248,6 +255,11 @@ impl Draught<'_> {
                 seconds,
                 price,
                 read,
+                more: if alone && read > seconds {
+                    AFTER_READING - 1
+                } else {
+                    0
+                },
                 measures: why == Why::Cost,
             },
         );

@@ -43,6 +43,10 @@ const BETWEEN_NEIGHBOURS: Pause = Pause {
 /// ones.
 const MOST_SAVED: f64 = 3.0;
 
+/// Drafts that follow each other where the draft model had to read first, whatever becomes of them: reading is most of the
+/// price, and what one draft says is luck. Where several sequences could be read for, the next one says more.
+pub(super) const AFTER_READING: u32 = 4;
+
 /// A longer pause between steps is idleness, and fills no account.
 const LONGEST_STEP: f64 = 0.5;
 
@@ -107,6 +111,8 @@ pub(super) struct Pending {
     pub(super) price: f64,
     /// Seconds that the draft model is expected to read before.
     pub(super) read: f64,
+    /// Probes of the same sequence that follow, whatever becomes of this one.
+    pub(super) more: u32,
     /// It is made to see what a step costs: then it has not failed if it lost, and the next one need not wait.
     pub(super) measures: bool,
 }
@@ -149,8 +155,10 @@ pub(super) struct Prober {
     step: u64,
     neighbour_after: Until,
     pending: Option<Pending>,
-    /// Whose last probe gained.
+    /// Whose last probe gained, or who was read for and has not had all its drafts.
     promising: Option<u64>,
+    /// Drafts that what was read is still good for.
+    owed: u32,
     turn: usize,
 }
 
@@ -174,6 +182,9 @@ impl Prober {
         loss: f64,
         promising: bool,
     ) -> bool {
+        if promising && self.owed > 0 {
+            return true;
+        }
         let step = self.step;
         let account = self.account(kind);
         account.dearest = account.dearest.max(loss);
@@ -194,6 +205,7 @@ impl Prober {
     /// Starts a probe; it is charged when its outcome is known, but for what is read.
     pub(super) fn start(&mut self, now: Duration, pending: Pending) {
         self.neighbour_after = BETWEEN_NEIGHBOURS.from(now, self.step);
+        self.owed = pending.more.max(self.owed.saturating_sub(1));
         let account = self.account(pending.kind);
         account.seconds -= pending.read;
         account.dearest = pending.seconds + pending.read;
@@ -236,13 +248,14 @@ impl Prober {
         let accepted: usize = theirs.map(|one| one.accepted).sum();
         let gained = (accepted as f64 - pending.usual) / pending.price.max(f64::MIN_POSITIVE);
         let loss = pending.seconds - gained;
+        let owed = self.owed > 0;
         if let Probed::One(sequence) = pending.who {
-            self.promising = (loss <= 0.0).then_some(sequence);
+            self.promising = (owed || loss <= 0.0).then_some(sequence);
         }
         let step = self.step;
         let account = self.account(pending.kind);
         account.seconds -= loss;
-        if loss > 0.0 && !pending.measures {
+        if loss > 0.0 && !pending.measures && !owed {
             account.fail(now, step);
         }
     }
@@ -280,6 +293,7 @@ mod tests {
             seconds: LOSS,
             price: 50.0,
             read: 0.0,
+            more: 0,
             measures: false,
         };
         prober.start(now, pending);
@@ -343,6 +357,7 @@ mod tests {
                 seconds: LOSS,
                 price: 50.0,
                 read: 0.0,
+                more: 0,
                 measures: false,
             },
         );
