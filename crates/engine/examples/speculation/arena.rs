@@ -164,8 +164,9 @@ fn engine(pair: &Pair, policy: &Policy) -> Result<(Engine, Stepper), Failure> {
     let config = EngineConfig {
         num_blocks: BLOCKS,
         max_model_len: pair.target.config().context_length,
-        // A prompt is read in one step.
-        max_num_batched_tokens: 1024,
+        // The longest prompt and the drafts of everybody else fit into a step: one that read a part of a prompt would be taken for
+        // one that only decodes.
+        max_num_batched_tokens: 2048,
         speculation: policy.config,
         ..EngineConfig::default()
     };
