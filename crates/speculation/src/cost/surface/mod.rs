@@ -299,8 +299,12 @@ impl Surface {
         let drafted = grid(2 * deepest.unwrap_or(0) + 1);
         let deviation = MEDIAN_DEVIATION * self.tempo.spread() / DIFFERENCE;
         let noise = (deviation * deviation).max(LEAST_NOISE);
+        let corrections: Vec<Correction> = points
+            .iter()
+            .map(|point| Correction::new(point, &plane, noise))
+            .collect();
         self.table = Table::new(batches, drafted, |b, d| {
-            corrected(&plane, &points, noise, b, d)
+            corrected(&plane, &corrections, b, d)
         });
     }
 
@@ -335,24 +339,37 @@ impl Surface {
     }
 }
 
+/// What a cell says about the plane, and where: with the logarithms taken once, and not for every place of the table.
+struct Correction {
+    batch: f64,
+    rows: f64,
+    /// Its noise: what it counts less by.
+    doubt: f64,
+    factor: f64,
+}
+
+impl Correction {
+    fn new(point: &Point, plane: &Plane, noise: f64) -> Self {
+        let there = plane.at(point.batch, point.drafted).max(LEAST_SECONDS);
+        Self {
+            batch: point.batch.log2() / BATCH_SCALE,
+            rows: (point.batch + point.drafted).log2() / ROWS_SCALE,
+            doubt: noise / point.weight.max(f64::MIN_POSITIVE),
+            factor: (point.seconds / there).ln(),
+        }
+    }
+}
+
 /// The plane times what the cells around say about it, and the evidence for that.
-fn corrected(
-    plane: &Plane,
-    points: &[Point],
-    noise: f64,
-    batch: usize,
-    drafted: usize,
-) -> (f64, f64) {
+fn corrected(plane: &Plane, cells: &[Correction], batch: usize, drafted: usize) -> (f64, f64) {
     let (b, d) = (batch as f64, drafted as f64);
     let base = plane.at(b, d).max(LEAST_SECONDS);
+    let (across, along) = (b.log2() / BATCH_SCALE, (b + d).log2() / ROWS_SCALE);
     let (mut sum, mut weight) = (0.0, 1.0 / (PLANE_DISTANCE * PLANE_DISTANCE));
-    for point in points {
-        let across = (point.batch / b).log2() / BATCH_SCALE;
-        let along = ((point.batch + point.drafted) / (b + d)).log2() / ROWS_SCALE;
-        let samples = point.weight.max(f64::MIN_POSITIVE);
-        let counts = 1.0 / (noise / samples + across * across + along * along);
-        let there = plane.at(point.batch, point.drafted).max(LEAST_SECONDS);
-        sum += counts * (point.seconds / there).ln();
+    for cell in cells {
+        let (across, along) = (cell.batch - across, cell.rows - along);
+        let counts = 1.0 / (cell.doubt + across * across + along * along);
+        sum += counts * cell.factor;
         weight += counts;
     }
     (base * (sum / weight).exp(), weight)
