@@ -189,7 +189,11 @@ impl Draught<'_> {
     /// Every how many probes one goes two deeper: rows are computed in groups, and where one begins the next is dear and the one
     /// behind it cheap. One sequence alone has nobody to share a group with.
     fn leap_every(&self) -> usize {
-        if self.depths.len() == 1 { 2 } else { 4 }
+        if self.is_alone() { 2 } else { 4 }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.arms.len() == 1
     }
 
     /// Those that could draft more than they do, whose turn it is first.
@@ -238,7 +242,11 @@ impl Draught<'_> {
         if !prober.affords(self.now, kind, loss + read, why == Why::Promising) {
             return None;
         }
-        let alone = arms.len() == 1;
+        let more = if self.is_alone() && read > seconds {
+            AFTER_READING - 1
+        } else {
+            0
+        };
         let usual = match who {
             Probed::All => tokens(arms, self.depths) - arms.len() as f64,
             Probed::One(sequence) => {
@@ -255,11 +263,7 @@ impl Draught<'_> {
                 seconds,
                 price,
                 read,
-                more: if alone && read > seconds {
-                    AFTER_READING - 1
-                } else {
-                    0
-                },
+                more,
                 measures: why == Why::Cost,
             },
         );

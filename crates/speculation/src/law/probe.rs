@@ -205,7 +205,13 @@ impl Prober {
     /// Starts a probe; it is charged when its outcome is known, but for what is read.
     pub(super) fn start(&mut self, now: Duration, pending: Pending) {
         self.neighbour_after = BETWEEN_NEIGHBOURS.from(now, self.step);
-        self.owed = pending.more.max(self.owed.saturating_sub(1));
+        let left = match (pending.who, self.promising) {
+            (Probed::One(sequence), Some(promising)) if sequence == promising => {
+                self.owed.saturating_sub(1)
+            }
+            _ => 0,
+        };
+        self.owed = left.max(pending.more);
         let account = self.account(pending.kind);
         account.seconds -= pending.read;
         account.dearest = pending.seconds + pending.read;
@@ -374,6 +380,38 @@ mod tests {
             })
             .count();
         assert_eq!(waits, 2);
+    }
+
+    #[test]
+    fn what_was_read_is_good_for_several_drafts_whatever_becomes_of_them() {
+        let mut prober = Prober::default();
+        let now = Duration::from_secs(1);
+        let affords = |prober: &mut Prober| {
+            let promising = prober.promising().is_some();
+            prober.affords(now, DrafterKind::Model, LOSS, promising)
+        };
+        prober.model.seconds = 6.0 * LOSS;
+        assert!(affords(&mut prober));
+        for left in (0..AFTER_READING).rev() {
+            let first = left == AFTER_READING - 1;
+            prober.start(
+                now,
+                Pending {
+                    who: Probed::One(1),
+                    kind: DrafterKind::Model,
+                    usual: 0.0,
+                    seconds: LOSS,
+                    price: 50.0,
+                    read: if first { 5.0 * LOSS } else { 0.0 },
+                    more: if first { left } else { 0 },
+                    measures: false,
+                },
+            );
+            prober.settle(now, &[verified(0)]);
+            // Long since nothing is left to pay with.
+            assert_eq!(affords(&mut prober), left > 0, "{left} left");
+        }
+        assert_eq!(prober.promising(), None);
     }
 
     #[test]
