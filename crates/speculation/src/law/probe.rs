@@ -292,7 +292,14 @@ mod tests {
         if !prober.affords(now, kind, LOSS, promising) {
             return false;
         }
-        let pending = Pending {
+        prober.start(now, pending(kind));
+        prober.settle(now, &[verified(accepted)]);
+        true
+    }
+
+    /// A probe for which nothing is to be read.
+    fn pending(kind: DrafterKind) -> Pending {
+        Pending {
             who: Probed::One(1),
             kind,
             usual: 0.0,
@@ -301,10 +308,7 @@ mod tests {
             read: 0.0,
             more: 0,
             measures: false,
-        };
-        prober.start(now, pending);
-        prober.settle(now, &[verified(accepted)]);
-        true
+        }
     }
 
     fn probe(prober: &mut Prober, now: Duration, accepted: usize) -> bool {
@@ -354,19 +358,7 @@ mod tests {
         pass(&mut prober);
         let now = pass(&mut prober);
         assert!(prober.affords(now, DrafterKind::Model, LOSS, false));
-        prober.start(
-            now,
-            Pending {
-                who: Probed::One(1),
-                kind: DrafterKind::Model,
-                usual: 0.0,
-                seconds: LOSS,
-                price: 50.0,
-                read: 0.0,
-                more: 0,
-                measures: false,
-            },
-        );
+        prober.start(now, pending(DrafterKind::Model));
         prober.charge(Duration::from_millis(20));
         prober.settle(now, &[verified(2)]);
         let now = pass(&mut prober);
@@ -394,19 +386,11 @@ mod tests {
         assert!(affords(&mut prober));
         for left in (0..AFTER_READING).rev() {
             let first = left == AFTER_READING - 1;
-            prober.start(
-                now,
-                Pending {
-                    who: Probed::One(1),
-                    kind: DrafterKind::Model,
-                    usual: 0.0,
-                    seconds: LOSS,
-                    price: 50.0,
-                    read: if first { 5.0 * LOSS } else { 0.0 },
-                    more: if first { left } else { 0 },
-                    measures: false,
-                },
-            );
+            let mut probe = pending(DrafterKind::Model);
+            if first {
+                (probe.read, probe.more) = (5.0 * LOSS, left);
+            }
+            prober.start(now, probe);
             prober.settle(now, &[verified(0)]);
             // Long since nothing is left to pay with.
             assert_eq!(affords(&mut prober), left > 0, "{left} left");
