@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from .data import Rows, Talks, probe_windows
 from .model import SHAPES, Llama
 from .train import Phase, arguments, compiled, fastest_attention, probe_loss, run
-from .weights import load
+from .weights import ROUNDINGS, load, shipped
 
 # Share of the long rows that are talk.
 PHASES = [Phase(0.8, 1024, 0.12), Phase(1.0, 2048, 0.12)]
@@ -235,8 +235,8 @@ def following(ids):
     return F.pad(ids[:, 1:], (0, 1), value=-1).flatten()
 
 
-def learner(model, teacher, long, written, device, batch_tokens, aim):
-    """A function that leaves the gradients of one batch and returns its loss and its tokens."""
+def learner(model, teacher, long, written, device, batch_tokens, aim, weights):
+    """A function that leaves the gradients of one batch and returns its loss and its tokens; the draft reads it with its `weights` as shipped."""
     features, loss_of = compiled(lambda m, ids: m.hidden(ids), device), DistilLoss(device)
 
     def learn(phase):
@@ -244,10 +244,11 @@ def learner(model, teacher, long, written, device, batch_tokens, aim):
         rows = max(1, round(batch_tokens * (1 - aim.written) / phase.context))
         parts, hidden = zip(long.take(rows, phase), written.take(own))
         goal = teacher.logits(torch.cat([h.flatten(0, 1) for h in hidden]))
-        with torch.autocast(device, torch.bfloat16):
-            guess = F.linear(torch.cat([features(model, ids).flatten(0, 1) for ids in parts]), model.embed_tokens.weight)
-        loss = loss_of(guess, goal, parts, aim.variation, aim.chance, aim.sharp, aim.rounds)
-        loss.backward()
+        with shipped(model, weights):
+            with torch.autocast(device, torch.bfloat16):
+                guess = F.linear(torch.cat([features(model, ids).flatten(0, 1) for ids in parts]), model.embed_tokens.weight)
+            loss = loss_of(guess, goal, parts, aim.variation, aim.chance, aim.sharp, aim.rounds)
+            loss.backward()
         return loss.detach(), len(guess)
     return learn
 
@@ -256,24 +257,29 @@ def main():
     p = arguments(__doc__, "draft")
     p.set_defaults(batch_tokens=BATCH_TOKENS)
     p.add_argument("--target", required=True, help="the GGUF file that is served")
-    p.add_argument("--start", help="a GGUF file of an earlier draft to go on from")
+    p.add_argument("--start", help="an earlier draft to go on from, a GGUF file or trained weights")
     p.add_argument("--written", type=float, default=Aim.written, help="share of the tokens that the target wrote")
     p.add_argument("--variation", type=float, nargs=2, default=Aim.variation, help="weight on long rows, on written rows")
     p.add_argument("--chance", type=float, nargs=2, default=Aim.chance, help="weight on long rows, on written rows")
     p.add_argument("--sharp", type=float, default=Aim.sharp, help="how much sharper the chance is than the draft's distribution")
     p.add_argument("--rounds", action="store_true", help="weigh the chance by the rounds of an engine")
     p.add_argument("--copies", type=float, default=0.0, help="share of the long rows that ask for a text again")
+    p.add_argument("--weights", choices=ROUNDINGS, default="Q8_0", help="what the matrices will be shipped as")
     args = p.parse_args()
     torch.manual_seed(3 + args.resume)
     torch.set_float32_matmul_precision("high")
     fastest_attention(args.device)
-    teacher, model = Teacher(args.target, args.device), load(args.start, args.device).train() if args.start else Llama(SHAPES[args.shape]).to(args.device)
+    teacher, model = Teacher(args.target, args.device), load(args.start, args.device, args.shape).train() if args.start else Llama(SHAPES[args.shape]).to(args.device)
     # A resumed run draws with another seed: the rest of the pass is not worth the book-keeping.
     long, written = lessons_of(teacher, args.work, args.device, 7 + args.resume, args.copies > 0)
     windows = probe_windows(args.work / "probe.npz", args.device)
-    learn = learner(model, teacher, long, written, args.device, args.batch_tokens, Aim(args.written, args.variation, args.chance, args.sharp, args.rounds))
+    learn = learner(model, teacher, long, written, args.device, args.batch_tokens, Aim(args.written, args.variation, args.chance, args.sharp, args.rounds), args.weights)
+
+    def probe(m):
+        with shipped(m, args.weights):
+            return probe_loss(m, windows)
     phases = [replace(phase, copies=args.copies) for phase in (LATER_PHASES if args.start else PHASES)]
-    run("draft", args, model, learn, phases, probe=lambda m: probe_loss(m, windows))
+    run("draft", args, model, learn, phases, probe)
 
 
 if __name__ == "__main__":

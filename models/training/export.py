@@ -1,4 +1,4 @@
-"""Writes a model as GGUF: Q8_0 matrices, F32 norms, tokenizer and chat template inside.
+"""Writes a model as GGUF: Q8_0 matrices (or mostly Q4_0), F32 norms, tokenizer and chat template inside.
 
     python -m training.export WORK/target.pt WORK/tokenizer.json forespeak-target.gguf --shape target
 """
@@ -12,6 +12,7 @@ import torch
 
 from .model import CONTEXT, NORM_EPS, ROPE_BASE, SHAPES
 from .tokenizer import END_OF_TEXT_ID, IM_END_ID, PAD_ID, PRE_TOKENIZER, SPECIALS
+from .weights import ROUNDINGS, kind_of
 
 CHAT_TEMPLATE = Path(__file__).resolve().parent.parent / "chat_template.jinja"
 NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v",
@@ -37,15 +38,15 @@ def gguf_name(name):
     return f"blk.{layer}.{NAMES[part]}.weight"
 
 
-def gguf_tensors(state, shape):
-    """(name, f32 array, is matrix) for every tensor, in GGUF's names and row order."""
+def gguf_tensors(state, shape, weights):
+    """(name, f32 array, kind of weights if it is a matrix) for every tensor, in GGUF's names and row order."""
     for name, weight in state.items():
         array = weight.float().cpu().numpy()
         if ".q_proj." in name:
             array = interleave(array, shape.heads)
         if ".k_proj." in name:
             array = interleave(array, shape.kv_heads)
-        yield gguf_name(name), np.ascontiguousarray(array), array.ndim == 2
+        yield gguf_name(name), np.ascontiguousarray(array), kind_of(name, weights) if array.ndim == 2 else None
 
 
 def add_tokenizer(writer, path):
@@ -67,12 +68,12 @@ def add_tokenizer(writer, path):
     writer.add_chat_template(CHAT_TEMPLATE.read_text())
 
 
-def export(state, shape, role, tokenizer, target):
+def export(state, shape, role, tokenizer, target, weights="Q8_0"):
     writer = gguf.GGUFWriter(str(target), "llama")
     writer.add_name(f"Forespeak {role}")
     writer.add_description(DESCRIPTION.format(role=role))
     writer.add_license("CC-BY-4.0")
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{weights}"])
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(shape.width)
     writer.add_block_count(shape.layers)
@@ -85,10 +86,10 @@ def export(state, shape, role, tokenizer, target):
     writer.add_vocab_size(shape.vocab)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     add_tokenizer(writer, tokenizer)
-    for name, array, matrix in gguf_tensors(state, shape):
-        if matrix:
-            packed = gguf.quants.quantize(array, gguf.GGMLQuantizationType.Q8_0)
-            writer.add_tensor(name, packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    for name, array, kind in gguf_tensors(state, shape, weights):
+        if kind:
+            kind = gguf.GGMLQuantizationType[kind]
+            writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
         else:
             writer.add_tensor(name, array)
     writer.write_header_to_file()
@@ -103,8 +104,9 @@ def main():
     p.add_argument("tokenizer", type=Path)
     p.add_argument("gguf", type=Path)
     p.add_argument("--shape", required=True, choices=SHAPES)
+    p.add_argument("--kind", choices=ROUNDINGS, default="Q8_0", help="of the matrices")
     a = p.parse_args()
-    export(torch.load(a.weights, map_location="cpu"), SHAPES[a.shape], a.shape.split("-")[-1], a.tokenizer, a.gguf)
+    export(torch.load(a.weights, map_location="cpu"), SHAPES[a.shape], a.shape.split("-")[-1], a.tokenizer, a.gguf, a.kind)
     print(f"{a.gguf}: {a.gguf.stat().st_size / 2**20:.2f} MiB")
 
 
