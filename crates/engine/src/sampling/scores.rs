@@ -12,6 +12,9 @@ use kernels::{Pass, widest};
 /// walking within one does.
 pub(super) const BLOCK: usize = 64;
 
+/// The same where only the best is looked for: reducing a block's lanes to one value takes as long as reading a hundred scores.
+const STRETCH: usize = 1024;
+
 /// Values that are combined side by side: one or more registers of every machine we know.
 const LANES: usize = 16;
 
@@ -44,14 +47,14 @@ pub(crate) fn best(row: &[f32]) -> Option<Candidate> {
             let Self(row) = self;
             let mut value = f32::NEG_INFINITY;
             let mut at = None;
-            for (index, block) in row.chunks(BLOCK).enumerate() {
-                let highest = maximum(block);
+            for (index, stretch) in row.chunks(STRETCH).enumerate() {
+                let highest = maximum(stretch);
                 if highest > value {
                     value = highest;
                     at = Some(index);
                 }
             }
-            let start = at? * BLOCK;
+            let start = at? * STRETCH;
             let within = row[start..].iter().position(|&score| score == value)?;
             Some(Candidate {
                 id: (start + within) as u32,
@@ -253,11 +256,12 @@ mod tests {
 
     #[test]
     fn the_lowest_id_wins_a_tie_and_nan_never_wins() {
-        let mut row = vec![0.0; 1000];
+        let mut row = vec![0.0; 3000];
         row[3] = f32::NAN;
         row[700] = 5.0;
         row[701] = 5.0;
         row[999] = 5.0;
+        row[2999] = 5.0;
         assert_eq!(best(&row).map(|c| c.id), Some(700));
         assert_eq!(best(&[f32::NAN, f32::NEG_INFINITY]), None);
         assert_eq!(best(&[]), None);
@@ -287,6 +291,15 @@ mod tests {
             }
             sorted.truncate(count);
             prop_assert_eq!(best_few(&row, count), sorted);
+        }
+
+        #[test]
+        fn the_best_of_a_long_row_is_the_first_of_the_highest(
+            row in prop::collection::vec((-50i32..50).prop_map(|x| x as f32), 1..3 * STRETCH),
+        ) {
+            let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let first = row.iter().position(|&score| score == highest).unwrap();
+            prop_assert_eq!(best(&row), Some(Candidate { id: first as u32, value: highest }));
         }
 
         #[test]
