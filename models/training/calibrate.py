@@ -13,8 +13,9 @@ import torch.nn.functional as F
 
 from .data import probe_windows
 from .model import SHAPES
+from .rounding import ROUNDINGS, shipped
 from .train import save_model
-from .weights import ROUNDINGS, load, shipped
+from .weights import load
 
 FACTORS = [1 - i / 100 for i in range(21)]
 

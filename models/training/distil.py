@@ -15,8 +15,9 @@ import torch.nn.functional as F
 
 from .data import Rows, Talks, probe_windows
 from .model import SHAPES, Llama
+from .rounding import ROUNDINGS, shipped
 from .train import Phase, arguments, compiled, fastest_attention, probe_loss, run
-from .weights import ROUNDINGS, load, shipped
+from .weights import load
 
 # Share of the long rows that are talk.
 PHASES = [Phase(0.8, 1024, 0.12), Phase(1.0, 2048, 0.12)]

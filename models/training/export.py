@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from .model import CONTEXT, NORM_EPS, ROPE_BASE, SHAPES
+from .rounding import ROUNDINGS, kind_of
 from .tokenizer import END_OF_TEXT_ID, IM_END_ID, PAD_ID, PRE_TOKENIZER, SPECIALS
-from .weights import ROUNDINGS, kind_of
 
 CHAT_TEMPLATE = Path(__file__).resolve().parent.parent / "chat_template.jinja"
 NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v",

@@ -12,7 +12,7 @@ use kernels::{Pass, widest};
 /// walking within one does.
 pub(super) const BLOCK: usize = 64;
 
-/// The same where only the best is looked for: reducing a block's lanes to one value takes as long as reading a hundred scores.
+/// The same where only the best is looked for, because reducing lanes to one value is dear beside reading 64 scores.
 const STRETCH: usize = 1024;
 
 /// Values that are combined side by side: one or more registers of every machine we know.
