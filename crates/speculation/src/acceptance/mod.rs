@@ -70,8 +70,11 @@ const SOURCE_DECAY: Decay = Decay {
     seconds: 1.0,
 };
 
-/// Expected rejections that a sequence's own record must reach to count as much as its source's.
-const SEQUENCE_PRIOR: f64 = 2.0;
+/// Expected rejections that a sequence's own record must reach to count as much as its source's. Of lookups it takes more: how
+/// well they match says most of what sets one sequence apart from another, and what is left is mostly luck.
+fn sequence_prior(source: Source) -> f64 {
+    if source.runs_a_model() { 2.0 } else { 8.0 }
+}
 
 /// The same between a source's level and "as the shape says". Two or three drafts: the first one alone may be bad luck, and
 /// a source that is given up for it is hardly tried again.
@@ -238,7 +241,7 @@ impl Acceptance {
             .sequences
             .get(&sequence)
             .and_then(|own| own.levels.get(source.index()))
-            .map_or(usual, |own| own.ratio(usual, SEQUENCE_PRIOR));
+            .map_or(usual, |own| own.ratio(usual, sequence_prior(source)));
         let mut product = 1.0;
         for (survival, shape) in survival.iter_mut().zip(record.shape.values(source.prior())) {
             product *= 1.0 - (level * (1.0 - shape)).min(1.0);

@@ -8,6 +8,9 @@
 //!
 //! Depths that together are expected to be slower than no speculation at all are left at once, without rest and
 //! margin, for the best there are: each of them alone may lose too little to move, and all of them a tenth.
+//!
+//! All this is for the draft model. A lookup is another one in every step, with another match behind it, so there is no
+//! depth of it to keep; what one of its kind is worth is known from many sequences, and it takes nothing to begin.
 
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use foldhash::HashMap;
 use super::allocate::Allocation;
 use super::arm::{Arm, tokens};
 use super::step_costs::StepCosts;
-use crate::source::{SOURCES, Source};
+use crate::source::Source;
 
 /// Least relative gain for which a depth changes, and as a part of how uneven steps are: where they are very uneven, costs are
 /// known badly, and a gain must be larger to be one.
@@ -50,10 +53,10 @@ impl Held {
     }
 }
 
-/// Depths in force, by sequence and source.
+/// Depths of the draft model in force, by sequence.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hold {
-    held: HashMap<u64, [Option<Held>; SOURCES]>,
+    held: HashMap<u64, Held>,
     step: u64,
 }
 
@@ -70,8 +73,9 @@ impl Hold {
         self.step += 1;
         let mut kept = best.depths.clone();
         let mut movers = Vec::new();
-        for (index, (&(id, source), arm)) in who.iter().zip(arms).enumerate() {
-            let held = self.of(id, source);
+        let by_model = who.iter().zip(arms).enumerate();
+        for (index, (&(id, _), arm)) in by_model.filter(|(_, (_, arm))| arm.runs_a_model) {
+            let held = self.held.get(&id);
             let depth = held.map_or(0, |held| held.depth).min(arm.limit);
             let Some(place) = kept.get_mut(index) else {
                 continue;
@@ -89,8 +93,10 @@ impl Hold {
             let moved = self.moved_if_worth_it(&kept, &movers, arms, costs);
             moved.unwrap_or(kept)
         };
-        for ((&(id, source), arm), &depth) in who.iter().zip(arms).zip(&depths) {
-            self.keep(now, id, source, arm, depth);
+        for ((&(id, _), arm), &depth) in who.iter().zip(arms).zip(&depths) {
+            if arm.runs_a_model {
+                self.keep(now, id, arm, depth);
+            }
         }
         depths
     }
@@ -123,31 +129,22 @@ impl Hold {
         (theirs > 0.0 && gain * all / theirs > margin(costs)).then_some(depths)
     }
 
-    fn of(&self, id: u64, source: Source) -> Option<Held> {
-        self.held
-            .get(&id)
-            .and_then(|held| held.get(source.index()))
-            .copied()
-            .flatten()
-    }
-
-    fn keep(&mut self, now: Duration, id: u64, source: Source, arm: &Arm, depth: usize) {
-        if self.held.len() >= MAX_SEQUENCES && !self.held.contains_key(&id) {
+    fn keep(&mut self, now: Duration, id: u64, arm: &Arm, depth: usize) {
+        let held = self.held.get(&id);
+        // A draft that is cut short by its own length does not change what is held.
+        let cut = held.is_some_and(|held| held.depth > depth && depth == arm.limit);
+        if cut || held.is_some_and(|held| held.depth == depth) {
+            return;
+        }
+        if self.held.len() >= MAX_SEQUENCES && held.is_none() {
             self.held.clear();
         }
-        let held = self.held.entry(id).or_default();
-        let Some(place) = held.get_mut(source.index()) else {
-            return;
+        let held = Held {
+            depth,
+            since: now,
+            since_step: self.step,
         };
-        // A draft that is cut short by its own length does not change what is held.
-        let cut = place.is_some_and(|held| held.depth > depth && depth == arm.limit);
-        if !cut && place.is_none_or(|held| held.depth != depth) {
-            *place = Some(Held {
-                depth,
-                since: now,
-                since_step: self.step,
-            });
-        }
+        self.held.insert(id, held);
     }
 }
 
@@ -185,6 +182,7 @@ fn trim(depths: &mut [usize], most: usize) {
 mod tests {
     use super::*;
     use crate::law::allocate::allocate;
+    use crate::source::Strength;
 
     #[test]
     fn what_loses_against_no_speculation_is_left_by_all_at_once() {
@@ -207,6 +205,22 @@ mod tests {
         let left = hold.settle(Duration::ZERO, &who, &hard, &dear, &allocate(&hard, &dear));
         assert!(dear.speedup(&hard, &taken) < 1.0);
         assert!(dear.speedup(&hard, &left) >= 1.0, "{left:?}");
+    }
+
+    #[test]
+    fn a_lookup_is_drafted_as_deep_as_it_is_worth_now() {
+        let who = [(1, Source::Ngram(Strength::Fair))];
+        let costs = StepCosts::linear(1, 1.0, 0.05, 0.0);
+        let mut hold = Hold::default();
+        for chance in [0.9, 0.3, 0.6] {
+            let arm = Arm {
+                runs_a_model: false,
+                ..Arm::geometric(chance, 8)
+            };
+            let best = allocate(&[arm], &costs);
+            let taken = hold.settle(Duration::ZERO, &who, &[arm], &costs, &best);
+            assert_eq!(taken, best.depths);
+        }
     }
 
     #[test]
