@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Random-weight Llama GGUF files for measuring speed: the shapes are real, the text is noise.
 
-    make_models.py FOLDER [200m] [1b]
+    make_models.py FOLDER [200m] [1b] [1b-q8_0]
 
-Q8_0 and BF16 are written by gguf-py; Q4_K_M (Q4_K mixed with Q6_K, as real files are) is made from
-the BF16 file by llama.cpp's own quantiser. Files that exist are kept.
+A shape alone stands for all its kinds, no name at all for everything. Q8_0 and BF16 are written by gguf-py; Q4_K_M (Q4_K mixed
+with Q6_K, as real files are) is made from the BF16 file by llama.cpp's own quantiser. Files that exist are kept.
 """
 import sys
 from pathlib import Path
 
 import gguf
-import llama_cpp
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 
@@ -80,6 +79,8 @@ def write(path, shape, kind):
 
 
 def requantize(source, path):
+    import llama_cpp  # takes minutes to install, and only this needs it
+
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M
     params.nthread = 2
@@ -90,15 +91,16 @@ def requantize(source, path):
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or SHAPES:
+    wanted = sys.argv[2:] or list(SHAPES)
+    for name, shape in SHAPES.items():
         makers = {
-            "q8_0": lambda p: write(p, SHAPES[name], Type.Q8_0),
-            "bf16": lambda p: write(p, SHAPES[name], Type.BF16),
+            "q8_0": lambda p: write(p, shape, Type.Q8_0),
+            "bf16": lambda p: write(p, shape, Type.BF16),
             "q4_k": lambda p: requantize(folder / f"random-{name}-bf16.gguf", p),
         }
         for kind, make in makers.items():
             path = folder / f"random-{name}-{kind}.gguf"
-            if path.exists():
+            if path.exists() or not {name, f"{name}-{kind}"} & set(wanted):
                 continue
             partial = path.with_suffix(".partial")
             make(partial)
