@@ -1,10 +1,14 @@
 //! An engine under one policy, with streams that never run dry.
 
+use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use forespeak_engine::{Engine, EngineConfig, Generation, Priority, Request, Sampling, Stepper};
+use forespeak_engine::{
+    Engine, EngineConfig, Generation, Priority, Request, Sampling, Stepper, Update,
+};
 
 use crate::Failure;
 use crate::options::Policy;
@@ -20,6 +24,17 @@ pub(crate) struct Arena {
     seeded: bool,
     /// Requests so far: no two share a salt, so nobody finds what another one was told.
     asked: usize,
+    /// Where complete answers go, if anywhere.
+    record: Option<Arc<File>>,
+}
+
+/// When a turn is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    /// When so many seconds have passed.
+    Seconds(f64),
+    /// When the engine has said so many tokens since it began.
+    Said(u64),
 }
 
 /// Somebody who asks again as soon as the answer is complete.
@@ -27,6 +42,8 @@ pub(crate) struct Arena {
 struct Stream {
     asked: usize,
     open: Option<Generation>,
+    /// The workload's name and the tokens of prompt and answer.
+    told: Option<(Workload, usize, Vec<u32>)>,
 }
 
 /// What happened in a stretch of time. Steps that read a prompt count apart: no policy changes what they cost, and
@@ -75,6 +92,7 @@ impl Arena {
         policy: &Policy,
         texts: &Arc<Texts>,
         streams: usize,
+        record: Option<&Arc<File>>,
     ) -> Result<Self, Failure> {
         let (engine, stepper) = engine(pair, policy)?;
         Ok(Self {
@@ -84,16 +102,25 @@ impl Arena {
             streams: (0..streams).map(|_| Stream::default()).collect(),
             seeded: policy.seeded,
             asked: 0,
+            record: record.map(Arc::clone),
         })
     }
 
-    /// Lets all streams run for `seconds`.
-    pub(crate) fn run(&mut self, workload: Workload, seconds: f64) -> Result<Slice, Failure> {
+    /// Tokens said since the engine began.
+    pub(crate) fn said(&self) -> u64 {
+        self.engine.metrics().generation_tokens()
+    }
+
+    /// Lets all streams run.
+    pub(crate) fn run(&mut self, workload: Workload, until: Until) -> Result<Slice, Failure> {
         let mut slice = Slice::default();
         let mut before = self.counted();
         let began = Instant::now();
         let mut last = began;
-        while (last - began).as_secs_f64() < seconds {
+        while match until {
+            Until::Seconds(seconds) => (last - began).as_secs_f64() < seconds,
+            Until::Said(tokens) => self.said() < tokens,
+        } {
             if self.engine.metrics().running() < self.streams.len() {
                 self.refill(workload)?;
                 last = Instant::now();
@@ -140,9 +167,10 @@ impl Arena {
     fn refill(&mut self, workload: Workload) -> Result<(), Failure> {
         let count = self.streams.len();
         for (index, stream) in self.streams.iter_mut().enumerate() {
-            if stream.open.as_mut().is_some_and(|open| !is_over(open)) {
+            if !stream.is_over() {
                 continue;
             }
+            stream.record(self.record.as_deref())?;
             let (prompt, mut sampling) = self.texts.ask(workload, index + stream.asked * count);
             if stream.asked == 0 {
                 // The first answers end at different times, and so do all after them.
@@ -152,6 +180,7 @@ impl Arena {
             }
             sampling.seed = sampling.seed.filter(|_| self.seeded);
             stream.asked += 1;
+            stream.told = Some((workload, prompt.len(), prompt.clone()));
             self.asked += 1;
             let request = request(prompt, sampling, self.asked);
             stream.open = Some(self.engine.submit(request)?);
@@ -184,14 +213,34 @@ fn request(prompt: Vec<u32>, sampling: Sampling, salt: usize) -> Request {
     }
 }
 
-/// Reads what has come; whether it was all.
-fn is_over(open: &mut Generation) -> bool {
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        match open.poll_recv(&mut context) {
-            Poll::Ready(Some(_)) => {}
-            Poll::Ready(None) => return true,
-            Poll::Pending => return false,
+impl Stream {
+    /// Reads what has come; whether it was all.
+    fn is_over(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let Some(open) = &mut self.open else {
+            return true;
+        };
+        loop {
+            match open.poll_recv(&mut context) {
+                Poll::Ready(Some(Update::Delta { tokens, .. })) => {
+                    if let Some((_, _, told)) = &mut self.told {
+                        told.extend(tokens.iter().map(|token| token.id));
+                    }
+                }
+                Poll::Ready(Some(_)) => {}
+                Poll::Ready(None) => return true,
+                Poll::Pending => return false,
+            }
         }
+    }
+
+    /// A line: the workload, the tokens of the prompt, then all tokens.
+    fn record(&mut self, file: Option<&File>) -> Result<(), Failure> {
+        let (Some(mut file), Some((workload, prompt, tokens))) = (file, self.told.take()) else {
+            return Ok(());
+        };
+        let tokens: Vec<String> = tokens.iter().map(u32::to_string).collect();
+        writeln!(file, "{} {prompt} {}", workload.name(), tokens.join(" "))?;
+        Ok(())
     }
 }

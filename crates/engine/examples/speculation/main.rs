@@ -1,6 +1,7 @@
 //! What speculation is worth: tokens per second under each policy, on texts that are easy, hard and impossible to
 //! guess. All policies take turns in short slices of one run, so what else the machine does hits all of them alike
-//! and their ratios can be trusted. Each has an engine of its own, which learns only in its own slices.
+//! and their ratios can be trusted. Each has an engine of its own, which learns only in its own slices. A slice of a steady
+//! text is a number of tokens: all policies say the same, and none is lucky to get to an easier page sooner.
 //!
 //! `cargo run --release -p forespeak-engine --example speculation -- --help`; `make bench-speculation` makes the
 //! tables and the plot out of it.
@@ -20,7 +21,7 @@ mod texts;
 use std::error::Error;
 use std::sync::Arc;
 
-use arena::{Arena, Slice};
+use arena::{Arena, Slice, Until};
 use options::Options;
 use pair::Pair;
 use report::{CellReport, MixReport};
@@ -52,22 +53,39 @@ fn cell(
     streams: usize,
 ) -> Result<(), Failure> {
     let mut arenas = arenas(options, pair, texts, streams)?;
-    for arena in &mut arenas {
-        arena.run(workload, options.warm_up)?;
-    }
+    let turn = warm_up(options, &mut arenas, workload, streams)?;
+    let warm = arenas.first().map_or(0, Arena::said);
     let mut sums = vec![Slice::default(); arenas.len()];
     for round in 0..options.rounds {
-        for turn in 0..arenas.len() {
+        let until = Until::Said(warm + turn * (round as u64 + 1));
+        for place in 0..arenas.len() {
             // Every round begins with another one: nobody always follows the same neighbour.
-            let index = (round + turn) % arenas.len();
+            let index = (round + place) % arenas.len();
             if let (Some(arena), Some(sum)) = (arenas.get_mut(index), sums.get_mut(index)) {
-                sum.add(&arena.run(workload, options.slice)?);
+                sum.add(&arena.run(workload, until)?);
             }
         }
     }
     let report = CellReport::new(options, pair, workload, streams, &sums);
     println!("{}", report.line());
     report.keep(options)
+}
+
+/// Lets everybody say what the first one says in the time of a warm-up; how many tokens that one says in a slice.
+fn warm_up(
+    options: &Options,
+    arenas: &mut [Arena],
+    workload: Workload,
+    streams: usize,
+) -> Result<u64, Failure> {
+    let Some((first, others)) = arenas.split_first_mut() else {
+        return Ok(1);
+    };
+    let slice = first.run(workload, Until::Seconds(options.warm_up))?;
+    for arena in others {
+        arena.run(workload, Until::Said(first.said()))?;
+    }
+    Ok(((slice.rate() * options.slice) as u64).max(streams as u64))
 }
 
 /// Texts that shift. Every policy runs through all of them, in turns with the others: what a controller has for a clock
@@ -87,7 +105,7 @@ fn mix(options: &Options, pair: &Pair, texts: &Arc<Texts>, streams: usize) -> Re
             if window % windows == 0 {
                 arena.drop_streams();
             }
-            let slice = arena.run(workload, report::WINDOW)?;
+            let slice = arena.run(workload, Until::Seconds(report::WINDOW))?;
             course.push((window as f64 * report::WINDOW, workload, slice));
         }
     }
@@ -108,6 +126,10 @@ fn arenas(
     options
         .policies
         .iter()
-        .map(|policy| Arena::start(pair, policy, texts, streams))
+        .enumerate()
+        .map(|(place, policy)| {
+            let record = options.record.as_ref().filter(|_| place == 0);
+            Arena::start(pair, policy, texts, streams, record)
+        })
         .collect()
 }

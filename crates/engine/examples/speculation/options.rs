@@ -1,6 +1,8 @@
 //! What to measure, from the command line.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use forespeak_engine::{Drafters, LawSpec, SpeculationConfig};
 
@@ -11,9 +13,10 @@ const HELP: &str = "\
 speculation [--target FILE --draft FILE|none] [--threads 2]
             [--workloads prose,questions,copying,sampled,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
             [--drafters auto|model|ngram] [--rounds 120] [--slice 0.03] [--warm-up SECONDS]
-            [--phases 4] [--phase SECONDS] [--quick] [--json FILE]
+            [--phases 4] [--phase SECONDS] [--quick] [--json FILE] [--record FILE]
 A policy is off, a law, or drafters/law, and +unseeded behind it leaves the requests' seeds out.
-Every cell is one line on standard output, and with --json one line of JSON added to FILE.";
+Every cell is one line on standard output, and with --json one line of JSON added to FILE. --record adds what the first policy's
+streams were told and said, a line for each answer: workload, tokens of the prompt, all tokens.";
 
 /// A policy and its name in tables.
 #[derive(Debug, Clone)]
@@ -34,14 +37,15 @@ pub(crate) struct Options {
     pub(crate) streams: Vec<usize>,
     pub(crate) policies: Vec<Policy>,
     pub(crate) rounds: usize,
-    /// Seconds of a policy's turn. Engines that do exactly the same agree within 1 % if they take turns every 30 ms; with 300 ms
+    /// Seconds of the first policy's turn, whose tokens are everybody's turn. Engines that do exactly the same agree within 1 % if they take turns every 30 ms; with 300 ms
     /// they were up to 8 % apart, because the machine is another one by then.
     pub(crate) slice: f64,
-    /// Seconds before anything counts.
+    /// Seconds of the first policy before anything counts.
     pub(crate) warm_up: f64,
     pub(crate) phases: usize,
     pub(crate) phase_seconds: f64,
     pub(crate) json: Option<PathBuf>,
+    pub(crate) record: Option<Arc<File>>,
 }
 
 impl Options {
@@ -60,6 +64,7 @@ impl Options {
             phases: 4,
             phase_seconds: 20.0,
             json: None,
+            record: None,
         };
         let mut drafters = "auto".to_owned();
         let mut policies = "off,fixed:1,fixed:2,fixed:3,fixed:4,fixed:5,fixed:6,fixed:7,fixed:8,\
@@ -89,6 +94,10 @@ impl Options {
                 "--phases" => options.phases = value()?.parse()?,
                 "--phase" => options.phase_seconds = value()?.parse()?,
                 "--json" => options.json = Some(value()?.into()),
+                "--record" => {
+                    let file = File::options().create(true).append(true).open(value()?)?;
+                    options.record = Some(Arc::new(file));
+                }
                 "--quick" => {
                     options.rounds = 40;
                     options.warm_up = 0.3;
