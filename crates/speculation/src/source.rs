@@ -26,6 +26,8 @@ pub enum DrafterKind {
 /// How much of the text before a lookup agreed with where it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Strength {
+    /// One token: mostly chance, and worth a row only where rows are nearly free.
+    Faint,
     /// Two tokens: often chance.
     Weak,
     /// Three or four tokens.
@@ -37,13 +39,14 @@ pub enum Strength {
 }
 
 /// Number of different sources.
-pub(crate) const SOURCES: usize = 5;
+pub(crate) const SOURCES: usize = 6;
 
 impl Strength {
     /// The class of a match of `length` tokens.
     pub fn of_match(length: usize) -> Self {
         match length {
-            0..=2 => Self::Weak,
+            0..=1 => Self::Faint,
+            2 => Self::Weak,
             3..=4 => Self::Fair,
             5..=16 => Self::Strong,
             _ => Self::Copy,
@@ -55,6 +58,7 @@ impl Source {
     /// All of them.
     pub const ALL: [Self; SOURCES] = [
         Self::Model,
+        Self::Ngram(Strength::Faint),
         Self::Ngram(Strength::Weak),
         Self::Ngram(Strength::Fair),
         Self::Ngram(Strength::Strong),
@@ -65,10 +69,11 @@ impl Source {
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Model => 0,
-            Self::Ngram(Strength::Weak) => 1,
-            Self::Ngram(Strength::Fair) => 2,
-            Self::Ngram(Strength::Strong) => 3,
-            Self::Ngram(Strength::Copy) => 4,
+            Self::Ngram(Strength::Faint) => 1,
+            Self::Ngram(Strength::Weak) => 2,
+            Self::Ngram(Strength::Fair) => 3,
+            Self::Ngram(Strength::Strong) => 4,
+            Self::Ngram(Strength::Copy) => 5,
         }
     }
 
@@ -76,6 +81,7 @@ impl Source {
     pub(crate) fn prior(self) -> f64 {
         match self {
             Self::Model => 0.6,
+            Self::Ngram(Strength::Faint) => 0.2,
             Self::Ngram(Strength::Weak) => 0.35,
             Self::Ngram(Strength::Fair) => 0.55,
             Self::Ngram(Strength::Strong) => 0.8,
@@ -110,6 +116,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Model => "model",
+            Self::Ngram(Strength::Faint) => "n-gram (faint match)",
             Self::Ngram(Strength::Weak) => "n-gram (weak match)",
             Self::Ngram(Strength::Fair) => "n-gram (fair match)",
             Self::Ngram(Strength::Strong) => "n-gram (strong match)",

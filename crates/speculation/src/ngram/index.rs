@@ -1,6 +1,8 @@
 //! The index over one text.
 
-use super::{Found, MAX_MATCH, MIN_MATCH, Success};
+use foldhash::HashMap;
+
+use super::{Found, MAX_MATCH, Success};
 use crate::random::mix;
 
 /// Stands between texts in one index; no vocabulary has it.
@@ -11,6 +13,9 @@ const NOWHERE: u32 = 0;
 
 /// Places of a chain that are looked at. Enough to get past common pairs, few enough to cost nothing.
 const MAX_PLACES: usize = 24;
+
+/// Fewest tokens that agree at a place of a chain.
+const PAIR: usize = 2;
 
 /// Smallest table of heads.
 const MIN_HEADS: usize = 256;
@@ -23,6 +28,10 @@ pub struct SuffixIndex {
     heads: Vec<u32>,
     /// By place: the one before it whose pair has the same hash.
     earlier: Vec<u32>,
+    /// By token: the latest place right behind it, of the first [`SuffixIndex::single`] places. Only who looks up in its own text
+    /// needs it.
+    singles: HashMap<u32, u32>,
+    single: usize,
     /// The place that the last lookup pointed at, kept in step with the text while they agree.
     following: u32,
     /// The token that the last lookup expected first.
@@ -56,7 +65,8 @@ impl SuffixIndex {
 
     /// What followed the last time, at most `most` tokens.
     pub fn propose(&mut self, most: usize) -> Option<Found> {
-        let (place, matched) = self.longest(&self.tokens, true)?;
+        let single = self.single();
+        let (place, matched) = self.longest(&self.tokens, true).or(single)?;
         let tokens = self.going_on(place, most);
         self.following = place;
         self.expected = tokens.first().copied();
@@ -66,6 +76,18 @@ impl SuffixIndex {
             matched,
             confidence,
         })
+    }
+
+    /// Where the last token stood before, and that one token agrees there.
+    fn single(&mut self) -> Option<(u32, usize)> {
+        let end = self.tokens.len();
+        let known = self.tokens.get(..end.checked_sub(1)?)?;
+        for (place, &token) in (1..).zip(known).skip(self.single) {
+            self.singles.insert(token, place);
+        }
+        self.single = known.len();
+        let place = self.singles.get(self.tokens.last()?)?;
+        Some((*place, 1))
     }
 
     /// The same for another text that ends with `context`.
@@ -132,7 +154,7 @@ impl SuffixIndex {
                 return;
             }
             let matched = self.agreement(context, place as usize);
-            if matched >= MIN_MATCH && best.is_none_or(|(_, length)| matched > length) {
+            if matched >= PAIR && best.is_none_or(|(_, length)| matched > length) {
                 best = Some((place, matched));
             }
         };
@@ -225,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_single_token_is_followed_only_where_no_pair_is_known() {
+        let mut index = SuffixIndex::default();
+        index.extend(&[1, 2, 3, 9, 2, 4, 8, 2]);
+        let found = index.propose(2).unwrap();
+        assert_eq!((found.tokens.as_slice(), found.matched), (&[4, 8][..], 1));
+        index.extend(&[5, 1, 2]);
+        let found = index.propose(2).unwrap();
+        assert_eq!((found.tokens.as_slice(), found.matched), (&[3, 9][..], 2));
+    }
+
+    #[test]
     fn lookups_that_fail_lose_confidence() {
         let mut index = SuffixIndex::default();
         index.extend(&[1, 2, 3]);
@@ -259,11 +292,7 @@ mod tests {
                 index.extend(&[token]);
                 let text = &text[..=at];
                 let Some(found) = index.propose(most) else {
-                    let pair = text.len().checked_sub(2).map(|start| &text[start..]);
-                    let seen = pair.is_some_and(|pair| {
-                        text[..text.len() - 1].windows(2).any(|w| w == pair)
-                    });
-                    prop_assert!(!seen);
+                    prop_assert!(!text[..at].contains(&token));
                     continue;
                 };
                 prop_assert_eq!(found.tokens.len(), most);

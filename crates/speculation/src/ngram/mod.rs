@@ -8,7 +8,9 @@
 //! every place the one before it with the same pair. A lookup walks a bounded part of that chain, measures
 //! how far back each place agrees with the present end, and takes the longest agreement, the latest of
 //! equals. While a copy goes on, the place where the last lookup was found is tried first: it is the right
-//! one even if its pairs are too common to be found again. Adding a token is O(1), 12 bytes a token.
+//! one even if its pairs are too common to be found again. Where no pair has been before, what followed the last token the
+//! last time is a guess too: seldom right, and free on a machine that waits for memory. Adding a token is O(1), 12 bytes a
+//! token, and as much again for each different one.
 //!
 //! # Example
 //! ```
@@ -30,8 +32,8 @@ pub use pool::TenantPool;
 use crate::source::Strength;
 use crate::step::Lookup;
 
-/// Fewest agreeing tokens of a lookup. One token agrees by chance nearly everywhere.
-pub const MIN_MATCH: usize = 2;
+/// Fewest agreeing tokens of a lookup.
+pub const MIN_MATCH: usize = 1;
 
 /// Agreement is measured up to here; more says nothing more.
 pub const MAX_MATCH: usize = 32;

@@ -7,10 +7,10 @@
 //! # Example
 //! ```
 //! use forespeak_speculation::LawSpec;
-//! use forespeak_speculation::simulate::{Machine, Recorded, Text};
+//! use forespeak_speculation::simulate::{Machine, Recorded, Telling};
 //!
-//! let refrain: Vec<u32> = (0..400).map(|at| at % 40).collect();
-//! let recorded = Recorded::steady(Machine::CPU, &[(40, refrain)], 1);
+//! let refrain = Telling { prompt: 40, tokens: (0..400).map(|at| at % 40).collect() };
+//! let recorded = Recorded::steady(Machine::CPU, &[refrain], 1);
 //! let rate = |law| recorded.run(law, 20.0).tokens_per_second();
 //! assert!(rate(LawSpec::Goodput) > 3.0 * rate(LawSpec::Fixed(0)));
 //! ```
@@ -27,8 +27,14 @@ use crate::ngram::{Found, SuffixIndex};
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Looked, Verified};
 
-/// A text: the tokens of its prompt are its first so many.
-pub type Telling = (usize, Vec<u32>);
+/// A text that was said once.
+#[derive(Debug, Clone, Default)]
+pub struct Telling {
+    /// How many of its tokens, from the first, were the prompt.
+    pub prompt: usize,
+    /// All of them.
+    pub tokens: Vec<u32>,
+}
 
 /// Streams that say recorded texts, one after the other.
 #[derive(Debug, Clone)]
@@ -84,13 +90,10 @@ impl Recorded {
     }
 
     /// The text that a stream begins with at a time.
-    fn text(&self, at: f64, number: usize) -> (usize, &[u32]) {
+    fn text(&self, at: f64, number: usize) -> Option<&Telling> {
         let kind = (at / self.shift) as usize % self.kinds.len().max(1);
-        let texts = self.kinds.get(kind).map_or(&[][..], Vec::as_slice);
-        let text = texts.get(number % texts.len().max(1));
-        text.map_or((0, &[][..]), |(prompt, tokens)| {
-            (*prompt, tokens.as_slice())
-        })
+        let texts = self.kinds.get(kind)?;
+        texts.get(number % texts.len().max(1))
     }
 }
 
@@ -128,11 +131,12 @@ impl<'a> Speaker<'a> {
     }
 
     fn begin(&mut self) {
-        let (prompt, tokens) = self.recorded.text(self.at, self.number);
-        self.tokens = tokens;
         self.said = 0;
         self.index = SuffixIndex::default();
-        self.say(prompt);
+        if let Some(text) = self.recorded.text(self.at, self.number) {
+            self.tokens = &text.tokens;
+            self.say(text.prompt);
+        }
     }
 
     fn say(&mut self, tokens: usize) {
