@@ -10,8 +10,9 @@ COLOURS = {"goodput": "#0b7285", "threshold": "#e8590c", "off": "#868e96"}
 
 
 def read(paths):
-    """Cells by (model, workload, streams) and courses of the mix by (model, streams, policy); repeats are added up."""
-    cells = collections.defaultdict(dict)
+    """Cells by (model, workload, streams) and courses of the mix by (model, streams, policy); repeats of cells are added up, and each
+    one's goodput over off is kept."""
+    cells, runs = collections.defaultdict(dict), collections.defaultdict(list)
     mixes = {}
     for path in paths:
         with open(path) as lines:
@@ -20,10 +21,13 @@ def read(paths):
                 if line["workload"] == "mix":
                     mixes[line["model"], line["streams"], line["policy"]] = line
                     continue
-                for policy, found in line["policies"].items():
+                policies = line["policies"]
+                if {"goodput", "off"} <= policies.keys():
+                    runs[key].append(policies["goodput"]["rate"] / policies["off"]["rate"])
+                for policy, found in policies.items():
                     sums = cells[key].setdefault(policy, collections.Counter())
                     sums.update({name: found[name] for name in ("tokens", "seconds", "drafted", "accepted", "steps")})
-    return cells, mixes
+    return cells, runs, mixes
 
 
 def rate(sums):
@@ -38,13 +42,13 @@ def fixed_of(policies):
     return [policy for policy in policies if re.fullmatch(r"fixed:\d+", policy)]
 
 
-def table(cells, model):
+def table(cells, runs, model):
     print(f"\n### {model}\n")
     keys = [key for key in cells if key[0] == model]
     keys.sort(key=lambda key: (WORKLOADS.index(key[1]), key[2]))
     fixed = sorted({p for key in keys for p in fixed_of(cells[key])}, key=lambda p: int(p.split(":")[1]))
-    head = ["workload", "streams", "off, tokens/s", *fixed, "threshold", "**goodput**", "depth", "accepted",
-            "goodput / best fixed"]
+    head = ["workload", "streams", "off, tokens/s", *fixed, "threshold", "**goodput**", "its runs", "depth", "accepted",
+            "goodput / best of off and fixed"]
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     for key in keys:
@@ -55,7 +59,7 @@ def table(cells, model):
         best = max([off] + [rate(policies[policy]) for policy in fixed if policy in policies])
         accepted = f"{goodput['accepted'] / goodput['drafted']:.2f}" if goodput["drafted"] else "-"
         row = [key[1], str(key[2]), f"{off:.0f}", *map(ratio, fixed), ratio("threshold"), f"**{ratio('goodput')}**",
-               f"{depth(goodput, key[2]):.1f}", accepted, f"{rate(goodput) / best:.2f}"]
+               ", ".join(f"{run:.2f}" for run in runs[key]), f"{depth(goodput, key[2]):.1f}", accepted, f"{rate(goodput) / best:.2f}"]
         print("| " + " | ".join(row) + " |")
 
 
@@ -144,10 +148,10 @@ def main():
     parser.add_argument("--svg")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
-    cells, mixes = read(options.files)
+    cells, runs, mixes = read(options.files)
     for model in dict.fromkeys([key[0] for key in cells] + [key[0] for key in mixes]):
         if any(key[0] == model for key in cells):
-            table(cells, model)
+            table(cells, runs, model)
         mix_table(mixes, model)
     if options.svg and mixes:
         plot(mixes, options.svg)

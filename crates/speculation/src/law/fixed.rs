@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::arm::Arm;
 use super::step_costs::StepCosts;
 use super::{Decision, Evidence, Law, Reason};
-use crate::source::Source;
-use crate::step::{Candidate, Draft, Outcome, Plan, Step};
+use crate::source::{Source, Strength};
+use crate::step::{Candidate, Draft, Lookup, Outcome, Plan, Step};
 use crate::worth::Worth;
 
 /// A given depth.
@@ -33,7 +33,7 @@ impl Law for Fixed {
 }
 
 /// A plan with a depth that does not depend on what it earns: the expectation is only for show. Lookups go
-/// before the model, for they cost nothing.
+/// before the model, for they cost nothing; but a model knows better than where a single token stood before.
 pub(super) fn uniform(
     step: &Step<'_>,
     evidence: &Evidence,
@@ -45,7 +45,8 @@ pub(super) fn uniform(
         .candidates
         .iter()
         .map(|candidate| {
-            let (source, limit) = match candidate.lookup {
+            let better = |found: &Lookup| !candidate.model || found.strength > Strength::Faint;
+            let (source, limit) = match candidate.lookup.filter(better) {
                 Some(found) if found.length > 0 => (Source::Ngram(found.strength), found.length),
                 _ => (Source::Model, if candidate.model { usize::MAX } else { 0 }),
             };
@@ -75,5 +76,35 @@ pub(super) fn uniform(
         decision,
         worth: Worth::default(),
         pause: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lookups_go_before_the_model_but_for_faint_ones() {
+        let source = |strength, model| {
+            let candidate = Candidate {
+                id: 1,
+                context: 9,
+                max_depth: 8,
+                model,
+                behind: 0,
+                lookup: Some(Lookup {
+                    length: 8,
+                    strength,
+                }),
+            };
+            let step = [candidate];
+            let evidence = Evidence::default();
+            let plan = Fixed::new(3).plan(Duration::ZERO, &Step::decoding(&step), &evidence);
+            (plan.drafts[0].source, plan.drafts[0].depth)
+        };
+        let (faint, weak) = (Strength::Faint, Strength::Weak);
+        assert_eq!(source(weak, true), (Source::Ngram(weak), 3));
+        assert_eq!(source(faint, true), (Source::Model, 3));
+        assert_eq!(source(faint, false), (Source::Ngram(faint), 3));
     }
 }

@@ -28,10 +28,9 @@ pub struct SuffixIndex {
     heads: Vec<u32>,
     /// By place: the one before it whose pair has the same hash.
     earlier: Vec<u32>,
-    /// By token: the latest place right behind it, of the first [`SuffixIndex::single`] places. Only who looks up in its own text
-    /// needs it.
+    /// By token: the latest place right behind it, among the first so many. Only who looks up in its own text needs it, and fills it.
     singles: HashMap<u32, u32>,
-    single: usize,
+    in_singles: usize,
     /// The place that the last lookup pointed at, kept in step with the text while they agree.
     following: u32,
     /// The token that the last lookup expected first.
@@ -80,14 +79,14 @@ impl SuffixIndex {
 
     /// Where the last token stood before, and that one token agrees there.
     fn single(&mut self) -> Option<(u32, usize)> {
-        let end = self.tokens.len();
-        let known = self.tokens.get(..end.checked_sub(1)?)?;
-        for (place, &token) in (1..).zip(known).skip(self.single) {
+        let (last, before) = self.tokens.split_last()?;
+        let new = before.iter().enumerate().skip(self.in_singles);
+        for (index, &token) in new {
+            let place = u32::try_from(index + 1).unwrap_or(NOWHERE);
             self.singles.insert(token, place);
         }
-        self.single = known.len();
-        let place = self.singles.get(self.tokens.last()?)?;
-        Some((*place, 1))
+        self.in_singles = before.len();
+        self.singles.get(last).map(|&place| (place, 1))
     }
 
     /// The same for another text that ends with `context`.
