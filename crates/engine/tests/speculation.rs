@@ -178,20 +178,26 @@ fn what_a_tenant_was_told_is_looked_up_for_nobody_else() {
     };
     let executors = pair(config.num_blocks, 100);
     let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
-    let mut drafted_for = |salt: Option<&str>| {
-        let before = engine.metrics().draft_tokens();
+    let counted = || {
+        let metrics = engine.metrics();
+        (metrics.draft_tokens(), metrics.accepted_tokens())
+    };
+    let mut drafts_for = |salt: Option<&str>| {
+        let before = counted();
         let ask = Request {
             cache_salt: salt.map(Into::into),
             ..request(vec![4, 5], greedy(40))
         };
         let _generation = engine.submit(ask).unwrap();
         while stepper.step() {}
-        engine.metrics().draft_tokens() - before
+        let after = counted();
+        (after.0 - before.0, after.1 - before.1)
     };
-    let alone = drafted_for(Some("a"));
-    assert!(drafted_for(Some("a")) > alone + 10);
-    assert_eq!(drafted_for(Some("b")), alone);
-    assert_eq!(drafted_for(None), alone);
+    let alone = drafts_for(Some("a"));
+    let (_, accepted) = drafts_for(Some("a"));
+    assert!(accepted > alone.1 + 10, "{accepted} after {alone:?}");
+    assert_eq!(drafts_for(Some("b")), alone);
+    assert_eq!(drafts_for(None), alone);
 }
 
 /// Drafters and laws change under sequences that are in the middle of their answers.

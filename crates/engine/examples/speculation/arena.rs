@@ -42,7 +42,7 @@ pub(crate) enum Until {
 struct Stream {
     asked: usize,
     open: Option<Generation>,
-    /// The workload's name and the tokens of prompt and answer.
+    /// The workload, how many tokens its prompt has, and those of prompt and answer.
     told: Option<(Workload, usize, Vec<u32>)>,
 }
 
@@ -148,7 +148,8 @@ impl Arena {
     /// Everybody leaves.
     pub(crate) fn drop_streams(&mut self) {
         for stream in &mut self.streams {
-            stream.open = None;
+            // What it has said is no answer.
+            (stream.open, stream.told) = (None, None);
         }
         // Takes the cancellations; there is nothing to compute then.
         self.stepper.step();
