@@ -4,8 +4,9 @@
 //! `depths = argmax (sum_i 1 + survival_i,0 + ... + survival_i,{k_i - 1}) / T(batch, sum k_i, context)`
 //! with survivals from [`crate::Acceptance`] and times from [`crate::Costs`], solved by [`allocate`].
 //! Around that:
-//! - a depth is kept for a quarter of a second at least, and left only for one that is 5 % better (more where steps are
-//!   uneven), unless all of them together promise less than no drafts: those are left at once;
+//! - a depth of the draft model is kept for a quarter of a second at least, and left only for one that is 5 % better (more
+//!   where steps are uneven), unless all of them together promise less than no drafts: those are left at once. A lookup is
+//!   another one in every step, and taken as deep as it is worth ([`super::hold`]);
 //! - at most 1 % of the time is spent on probes: a draft of another depth of one sequence. They bring the law back from depth 0;
 //! - among steps with drafts there is a plain one now and then ([`super::plain_steps`]): everything is held against those;
 //! - what the draft model has to read before it can draft for a sequence is a part of the price, paid over as many drafts
