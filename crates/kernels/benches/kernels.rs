@@ -22,7 +22,7 @@ use forespeak_kernels::{
 
 /// Weights are taken in turn from so many bytes, more than any cache holds.
 const COLD_BYTES: usize = 160 << 20;
-const ROWS_OF_X: [usize; 6] = [1, 4, 8, 16, 64, 512];
+const ROWS_OF_X: [usize; 7] = [1, 4, 8, 9, 16, 64, 512];
 
 /// How long each figure is sought: long enough to find a quiet moment.
 const SEARCH: Duration = Duration::from_millis(300);
