@@ -33,6 +33,8 @@ pub(crate) struct Arena {
 pub(crate) enum Until {
     /// When so many seconds have passed.
     Seconds(f64),
+    /// When so many have passed in steps that only decode: a large model reads prompts for longer than a turn takes.
+    Decoding(f64),
     /// When the engine has said so many tokens since it began.
     Said(u64),
 }
@@ -119,6 +121,7 @@ impl Arena {
         let mut last = began;
         while match until {
             Until::Seconds(seconds) => (last - began).as_secs_f64() < seconds,
+            Until::Decoding(seconds) => slice.seconds < seconds,
             Until::Said(tokens) => self.said() < tokens,
         } {
             if self.engine.metrics().running() < self.streams.len() {

@@ -81,7 +81,7 @@ fn warm_up(
     let Some((first, others)) = arenas.split_first_mut() else {
         return Ok(1);
     };
-    let slice = first.run(workload, Until::Seconds(options.warm_up))?;
+    let slice = first.run(workload, Until::Decoding(options.warm_up))?;
     for arena in others {
         arena.run(workload, Until::Said(first.said()))?;
     }

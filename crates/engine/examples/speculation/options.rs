@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Seconds of the first policy's turn, whose tokens are everybody's turn. Engines that do exactly the same agree within 1 % if they take turns every 30 ms; with 300 ms
     /// they were up to 8 % apart, because the machine is another one by then.
     pub(crate) slice: f64,
-    /// Seconds of the first policy before anything counts.
+    /// Seconds that the first policy decodes before anything counts.
     pub(crate) warm_up: f64,
     pub(crate) phases: usize,
     pub(crate) phase_seconds: f64,
