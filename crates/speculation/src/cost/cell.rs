@@ -8,6 +8,9 @@ use super::median;
 /// cell believes it.
 pub(super) const KEPT: usize = 41;
 
+/// Samples left of a cell whose costs are only guessed at.
+const GUESSED: usize = 3;
+
 /// Age at which a sample counts half. Costs belong to the machine and move slowly.
 const HALF_LIFE_SECONDS: f64 = 60.0;
 
@@ -54,6 +57,19 @@ impl Cell {
         }
         self.next = (self.next + 1) % KEPT;
         self.latest = now;
+    }
+
+    /// Keeps only a few of its samples, changed to what they may be from now on.
+    pub(super) fn guess(&mut self, change: impl Fn(f64) -> f64) {
+        let newest = (self.next + KEPT - 1) % KEPT;
+        self.samples = (0..GUESSED.min(self.samples.len()))
+            .filter_map(|back| self.samples.get((newest + KEPT - back) % KEPT))
+            .map(|sample| Sample {
+                seconds: change(sample.seconds),
+                ..*sample
+            })
+            .collect();
+        self.next = self.samples.len();
     }
 
     /// Something was seen here, and not learnt from.

@@ -43,6 +43,7 @@
 
 mod aftermath;
 mod cell;
+mod paces;
 mod plane;
 mod surface;
 mod table;
@@ -51,6 +52,7 @@ mod tempo;
 use std::time::Duration;
 
 pub(crate) use aftermath::SOON;
+use paces::Paces;
 use surface::{Prior, Surface};
 
 /// What one step works on.
@@ -67,7 +69,7 @@ pub struct StepShape {
 /// Costs of verifying and of drafting, in seconds.
 #[derive(Debug, Clone)]
 pub struct Costs {
-    verify: Surface,
+    verify: Paces,
     draft: Surface,
     draft_ratio: f64,
     catch_up: RunningMedian,
@@ -87,10 +89,10 @@ impl Costs {
     /// their bytes.
     pub fn new(draft_ratio: f64) -> Self {
         Self {
-            verify: Surface::measured_in_plain_steps(Prior {
+            verify: Paces::new(Surface::measured_in_plain_steps(Prior {
                 batch_slope: 0.08,
                 drafted_slope: 0.08,
-            }),
+            })),
             draft: Surface::new(Prior {
                 batch_slope: 0.08,
                 drafted_slope: 0.0,
@@ -159,6 +161,7 @@ impl Costs {
     /// Seconds for the target's part of a step.
     pub fn verify(&self, shape: &StepShape) -> f64 {
         self.verify
+            .present()
             .at(shape.sequences, shape.drafted, shape.context)
     }
 
@@ -181,34 +184,37 @@ impl Costs {
     /// Samples behind [`Costs::verify`] at this very batch and number of drafted tokens, over those it takes
     /// on so noisy a machine: from 1 on it can be relied on.
     pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
-        self.verify.evidence(now, shape.sequences, shape.drafted)
+        self.verify
+            .present()
+            .evidence(now, shape.sequences, shape.drafted)
     }
 
     /// How uneven steps are that should take the same, as a part of them.
     pub(crate) fn unevenness(&self) -> f64 {
-        self.verify.unevenness()
+        self.verify.present().unevenness()
     }
 
     /// Whether steps without drafts would settle a doubt about what is learnt.
     pub(crate) fn wants_plain(&self) -> bool {
-        self.verify.wants_plain()
+        self.verify.present().wants_plain()
     }
 
     /// Most drafted tokens whose cost is known for so many sequences, or can be guessed at.
     pub(crate) fn reach(&self, sequences: usize) -> usize {
-        self.verify.reach(sequences)
+        self.verify.present().reach(sequences)
     }
 
     /// How long ago a step of this very batch and number of drafted tokens was seen.
     pub fn age(&self, now: Duration, shape: &StepShape) -> Duration {
-        let latest = self.verify.latest(shape.sequences, shape.drafted);
+        let latest = self.verify.present().latest(shape.sequences, shape.drafted);
         now.saturating_sub(latest)
     }
 
     /// Seconds for the target at each number of drafted tokens from 0 to `most`.
     pub(crate) fn verify_curve(&self, shape: &StepShape, most: usize) -> Vec<f64> {
+        let surface = self.verify.present();
         (0..=most)
-            .map(|drafted| self.verify.at(shape.sequences, drafted, shape.context))
+            .map(|drafted| surface.at(shape.sequences, drafted, shape.context))
             .collect()
     }
 }

@@ -87,6 +87,15 @@ impl Tempo {
         self.value
     }
 
+    /// Goes back to a tempo that was left.
+    pub(super) fn return_to(&mut self, value: f64) {
+        *self = Self {
+            value,
+            spread: self.spread,
+            ..Self::default()
+        };
+    }
+
     pub(super) fn spread(&self) -> f64 {
         self.spread
     }

@@ -65,10 +65,9 @@ pub(super) fn drive(
             true => 0,
             false => plain_steps.saturating_add(1),
         };
-        let (verify, draft) = mean_times(machine, &verified);
-        let tempo = machine.tempo(clock);
-        let (verify, draft) = (verify * tempo * recovering, draft * tempo);
-        let catch_up = machine.read(read) * tempo;
+        let (verify, draft) = mean_times(machine, clock, &verified);
+        let verify = verify * recovering;
+        let catch_up = machine.read(read) * machine.tempo(clock);
         mean_clock += verify + draft + catch_up;
         let verify = verify * machine.unevenness(noise);
         let draft = draft * machine.unevenness(noise);
@@ -131,9 +130,9 @@ fn say(
     (verified, read)
 }
 
-fn mean_times(machine: &Machine, verified: &[Verified]) -> (f64, f64) {
+fn mean_times(machine: &Machine, at: f64, verified: &[Verified]) -> (f64, f64) {
     let drafted = verified.iter().map(|v| v.drafted).sum();
-    let verify = machine.verify(verified.len(), drafted);
+    let verify = machine.verify_at(at, verified.len(), drafted);
     let deepest = verified.iter().map(|v| v.drafted).max().unwrap_or(0);
     let draft = (1..=deepest)
         .map(|depth| {
@@ -144,5 +143,5 @@ fn mean_times(machine: &Machine, verified: &[Verified]) -> (f64, f64) {
             machine.pass(in_pass)
         })
         .sum::<f64>();
-    (verify, draft)
+    (verify, draft * machine.tempo(at))
 }

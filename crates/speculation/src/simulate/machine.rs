@@ -31,10 +31,15 @@ pub struct Machine {
     pub spell: f64,
     /// What a step takes then, over what it takes else.
     pub slow: f64,
+    /// Whether it is only memory that is slow then: steps wait for it, and rows are computed meanwhile.
+    pub slow_memory: bool,
     /// How much longer the first plain step behind one with drafts takes, as a share of it: what drafts drove out of the
     /// processor's cache has to be read again.
     pub left_behind: f64,
 }
+
+/// What a row more costs where steps wait for memory, as a share of the step.
+const RIDES_ALONG: f64 = 0.02;
 
 /// Plain steps behind drafts until they are as any other.
 const RECOVERY: usize = 5;
@@ -55,6 +60,7 @@ impl Machine {
         outliers: 0.0,
         spell: f64::INFINITY,
         slow: 1.0,
+        slow_memory: false,
         left_behind: 0.0,
     };
 
@@ -80,6 +86,7 @@ impl Machine {
         outliers: 0.01,
         spell: f64::INFINITY,
         slow: 1.0,
+        slow_memory: false,
         left_behind: 0.0,
     };
 
@@ -99,6 +106,7 @@ impl Machine {
         outliers: 0.01,
         spell: f64::INFINITY,
         slow: 1.0,
+        slow_memory: false,
         left_behind: 0.0,
     };
 
@@ -148,6 +156,16 @@ impl Machine {
     /// Mean seconds of the draft model to read what it has missed.
     pub fn read(&self, tokens: usize) -> f64 {
         self.step * self.read * tokens as f64
+    }
+
+    /// The same at a moment.
+    pub(super) fn verify_at(&self, at: f64, sequences: usize, drafted: usize) -> f64 {
+        let usual = self.verify(sequences, drafted);
+        if !self.slow_memory {
+            return usual * self.tempo(at);
+        }
+        let waiting = self.verify(sequences, 0) * self.tempo(at);
+        usual.max(waiting * (1.0 + RIDES_ALONG * drafted as f64))
     }
 
     /// A factor for the times of all steps at a moment.

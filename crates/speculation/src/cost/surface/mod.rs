@@ -1,5 +1,7 @@
 //! Cells, plane, tempo and table put together: one cost over (batch, drafted, context).
 
+mod home;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -79,6 +81,8 @@ pub(crate) struct Surface {
     aftermath: Option<Aftermath>,
     cells: BTreeMap<(usize, usize), Cell>,
     tempo: Tempo,
+    /// The tempo that its costs were learnt at.
+    home: f64,
     context: ContextSlope,
     plane: Plane,
     table: Table,
@@ -118,6 +122,7 @@ impl Surface {
             aftermath: None,
             cells: BTreeMap::new(),
             tempo: Tempo::default(),
+            home: 1.0,
             context: ContextSlope::default(),
             plane: Plane::unit(prior),
             table: Table::default(),
@@ -204,7 +209,7 @@ impl Surface {
             _ if cell.is_full() => REFRESH_FULL_EVERY,
             _ => REFRESH_EVERY,
         };
-        if verdict == Verdict::DraftsAreWrong {
+        if verdict == Verdict::DraftsAreWrong && !self.is_far_from_home() {
             self.cells
                 .retain(|&(row, drafted), _| row != key.0 || drafted == 0);
             self.refresh(now);
