@@ -21,6 +21,16 @@ const LARGE_MODEL: Machine = Machine {
     ..Machine::CPU
 };
 
+/// The same where memory is fast, so that rows cost from the fifth on, and in every second spell as slow as above.
+const IN_SPELLS: Machine = Machine {
+    free_rows: 4.0,
+    free_row: 0.03,
+    spell: 6.0,
+    slow: 1.5,
+    slow_memory: true,
+    ..LARGE_MODEL
+};
+
 fn texts(kind: &str) -> Vec<Telling> {
     include_str!("recorded/texts.txt")
         .lines()
@@ -94,5 +104,23 @@ fn no_single_depth_and_no_threshold_does_as_well_when_the_texts_shift() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn spells_in_which_memory_is_slow_are_told_from_others() {
+    for spell in [3.0, 6.0] {
+        let machine = Machine { spell, ..IN_SPELLS };
+        let world = Recorded::shifting(machine, KINDS.map(texts).to_vec(), 20.0, 4);
+        let rate = |law| rate(&world, law, 80.0);
+        let best = FIXED
+            .map(|depth| rate(LawSpec::Fixed(depth)))
+            .into_iter()
+            .fold(rate(LawSpec::Fixed(0)), f64::max);
+        let ratio = rate(LawSpec::Goodput) / best;
+        assert!(
+            ratio > 1.02,
+            "spells of {spell} s: {ratio:.3} of the best fixed depth"
+        );
     }
 }

@@ -20,6 +20,9 @@
 //! about drafts that is taken for a slow machine would never be corrected. Plain steps that come soon behind drafts take
 //! longer than others, and are set right ([`aftermath`]).
 //!
+//! Where the machine is clearly slower or faster than when all this was learnt, it is learnt once more, and the old costs are
+//! kept for when it is as it was ([`paces`]).
+//!
 //! Old samples lose weight (half in a minute): costs move slowly, and forgetting them fast is what makes a
 //! controller hunt.
 //!

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::Surface;
 
 /// Factor between tempos from which on costs are learnt anew, and as some times the spread of steps: chance must not do it.
-const FAR: f64 = 1.2;
-const FAR_IN_SPREADS: f64 = 2.0;
+const FAR_AWAY: f64 = 1.2;
+const FAR_AWAY_IN_SPREADS: f64 = 2.0;
 
 impl Surface {
     /// Whether the machine is clearly slower or faster than when its costs were learnt.
     pub(super) fn is_far_from_home(&self) -> bool {
         let (tempo, home) = (self.tempo.value(), self.home);
-        let far = FAR.max((FAR_IN_SPREADS * self.tempo.spread()).exp());
+        let far = FAR_AWAY.max((FAR_AWAY_IN_SPREADS * self.tempo.spread()).exp());
         self.tempo.is_settled() && (tempo / home).max(home / tempo) > far
     }
 
