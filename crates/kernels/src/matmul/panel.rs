@@ -17,7 +17,7 @@ pub(super) const STRIP_ROWS: usize = 64;
 /// wait (four rows took 4 % longer with a quarter of it).
 const PANELS_OF_A_TILE: usize = 64;
 /// The same where there are several tiles, each of which reads the panels again: few enough to stay in the second-level
-/// cache. One by one, what is around them took a tenth of the time for 9 to 64 rows.
+/// cache. Handed out one by one, what is around them took a tenth of the time for 9 to 64 rows.
 const PANELS_OF_A_STRIP: usize = 8;
 /// Inputs in a stretch, if there is more than one tile of rows to use it for.
 const STRETCH_LEN: usize = 1024;
@@ -113,15 +113,15 @@ impl Piece<'_> {
         let weights = matrix.panels_from(self.panels.start, panels);
         let first_row = strip.rows().start;
         let from_cache = matrix.stays_in_cache();
-        let several = self.tiles_take_turns_with(panels);
-        for panel in (0..panels).step_by(several) {
+        let together = self.panels_in_a_turn();
+        for panel in (0..panels).step_by(together) {
             let weights = &weights[panel * matrix.panel_bytes()..];
             let sums = place.first.add(panel * PANEL_ROWS);
             for first in (0..units).step_by(units_per_stretch) {
                 for tile in strip.tiles() {
                     let stretch = Stretch {
                         weights: weights[first * unit.bytes..].as_ptr(),
-                        panels: several,
+                        panels: together,
                         panel_bytes: matrix.panel_bytes(),
                         units: (units - first).min(units_per_stretch),
                         values: activations.values(format, tile, first * unit.len),
@@ -147,11 +147,11 @@ impl Piece<'_> {
     /// Panels that one tile goes through before the next one has its turn. Only the first tile asks for what comes next, so
     /// memory rests while the others are at work: with weights from there, a stretch of a single panel at a time keeps the
     /// rests short (9 to 16 rows took a tenth longer with eight).
-    fn tiles_take_turns_with(&self, panels: usize) -> usize {
+    fn panels_in_a_turn(&self) -> usize {
         if self.strip.len() > 1 && !self.matrix.stays_in_cache() {
             1
         } else {
-            panels
+            self.panels.len()
         }
     }
 }

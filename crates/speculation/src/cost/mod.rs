@@ -111,8 +111,7 @@ impl Costs {
         if shape.sequences == 0 || took <= 0.0 {
             return;
         }
-        self.verify
-            .observe(now, shape.sequences, shape.drafted, shape.context, took);
+        self.verify.observe(now, shape, took);
     }
 
     /// Learns what the draft model took for `passes` passes that drafted `drafted` tokens in all, for sequences

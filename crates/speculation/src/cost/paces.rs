@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::StepShape;
 use super::surface::Surface;
 
 /// Paces kept besides the present one; the one that was left first goes.
@@ -38,8 +39,11 @@ impl Pace {
         }
     }
 
-    fn judge(&mut self, batch: usize, drafted: usize, context: usize, seconds: f64) {
-        let off = (seconds / self.surface.at(batch, drafted, context)).ln();
+    fn judge(&mut self, shape: &StepShape, seconds: f64) {
+        let said = self
+            .surface
+            .at(shape.sequences, shape.drafted, shape.context);
+        let off = (seconds / said).ln();
         let misfit = off.abs().min(LARGEST_MISFIT);
         self.misfit += RATE * (misfit - self.misfit);
     }
@@ -66,20 +70,13 @@ impl Paces {
     }
 
     /// Learns one sample.
-    pub(super) fn observe(
-        &mut self,
-        now: Duration,
-        batch: usize,
-        drafted: usize,
-        context: usize,
-        seconds: f64,
-    ) {
+    pub(super) fn observe(&mut self, now: Duration, shape: &StepShape, seconds: f64) {
         for pace in self.others.iter_mut().chain([&mut self.present]) {
-            pace.judge(batch, drafted, context, seconds);
+            pace.judge(shape, seconds);
         }
         self.believe_the_best();
         let surface = &mut self.present.surface;
-        surface.observe(now, batch, drafted, context, seconds);
+        surface.observe(now, shape.sequences, shape.drafted, shape.context, seconds);
         if let Some(other) = surface.part_from_home(now) {
             self.change_to(Pace::new(other));
         }
@@ -132,7 +129,12 @@ mod tests {
             let drafted = [0, 4, 2][step % 3];
             let took = seconds(step / SPELL, drafted) * (0.05 * noise.normal()).exp();
             let now = Duration::from_millis(20 * step as u64);
-            paces.observe(now, 4, drafted, 0, took);
+            let shape = StepShape {
+                sequences: 4,
+                drafted,
+                context: 0,
+            };
+            paces.observe(now, &shape, took);
         }
     }
 

@@ -209,6 +209,7 @@ impl Surface {
             _ if cell.is_full() => REFRESH_FULL_EVERY,
             _ => REFRESH_EVERY,
         };
+        // Far from home they are not wrong but of another pace, and are kept for when it comes back.
         if verdict == Verdict::DraftsAreWrong && !self.is_far_from_home() {
             self.cells
                 .retain(|&(row, drafted), _| row != key.0 || drafted == 0);
