@@ -109,7 +109,7 @@ fn no_single_depth_and_no_threshold_does_as_well_when_the_texts_shift() {
 
 #[test]
 fn spells_in_which_memory_is_slow_are_told_from_others() {
-    for spell in [3.0, 6.0] {
+    for spell in [3.0, 4.0, 6.0] {
         let machine = Machine { spell, ..IN_SPELLS };
         let world = Recorded::shifting(machine, KINDS.map(texts).to_vec(), 20.0, 4);
         let rate = |law| rate(&world, law, 80.0);
@@ -118,8 +118,9 @@ fn spells_in_which_memory_is_slow_are_told_from_others() {
             .into_iter()
             .fold(rate(LawSpec::Fixed(0)), f64::max);
         let ratio = rate(LawSpec::Goodput) / best;
+        // With one set of costs for all spells it is 1.120 to 1.135.
         assert!(
-            ratio > 1.02,
+            ratio > 1.137,
             "spells of {spell} s: {ratio:.3} of the best fixed depth"
         );
     }
