@@ -129,8 +129,12 @@ impl Costs {
             return;
         }
         let sequences = drafted.div_ceil(passes);
-        self.draft
-            .observe(now, sequences, 0, sequences * context, took / passes as f64);
+        let shape = StepShape {
+            sequences,
+            drafted: 0,
+            context: sequences * context,
+        };
+        self.draft.observe(now, &shape, took / passes as f64);
     }
 
     /// Learns what it took the draft model to read tokens that it had missed.
@@ -162,9 +166,7 @@ impl Costs {
 
     /// Seconds for the target's part of a step.
     pub fn verify(&self, shape: &StepShape) -> f64 {
-        self.verify
-            .present()
-            .at(shape.sequences, shape.drafted, shape.context)
+        self.verify.present().at(shape)
     }
 
     /// Seconds for one pass of the draft model over `sequences` sequences.
@@ -172,15 +174,15 @@ impl Costs {
         if sequences == 0 {
             return 0.0;
         }
+        let shape = StepShape {
+            sequences,
+            drafted: 0,
+            context,
+        };
         if self.draft.is_empty() {
-            let shape = StepShape {
-                sequences,
-                context,
-                ..StepShape::default()
-            };
             return self.draft_ratio * self.verify(&shape);
         }
-        self.draft.at(sequences, 0, context)
+        self.draft.at(&shape)
     }
 
     /// Samples behind [`Costs::verify`] at this very batch and number of drafted tokens, over those it takes
@@ -216,7 +218,7 @@ impl Costs {
     pub(crate) fn verify_curve(&self, shape: &StepShape, most: usize) -> Vec<f64> {
         let surface = self.verify.present();
         (0..=most)
-            .map(|drafted| surface.at(shape.sequences, drafted, shape.context))
+            .map(|drafted| surface.at(&StepShape { drafted, ..*shape }))
             .collect()
     }
 }

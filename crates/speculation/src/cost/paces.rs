@@ -40,10 +40,7 @@ impl Pace {
     }
 
     fn judge(&mut self, shape: &StepShape, seconds: f64) {
-        let said = self
-            .surface
-            .at(shape.sequences, shape.drafted, shape.context);
-        let off = (seconds / said).ln();
+        let off = (seconds / self.surface.at(shape)).ln();
         let misfit = off.abs().min(LARGEST_MISFIT);
         self.misfit += RATE * (misfit - self.misfit);
     }
@@ -76,7 +73,7 @@ impl Paces {
         }
         self.believe_the_best();
         let surface = &mut self.present.surface;
-        surface.observe(now, shape.sequences, shape.drafted, shape.context, seconds);
+        surface.observe(now, shape, seconds);
         if let Some(other) = surface.part_from_home(now) {
             self.change_to(Pace::new(other));
         }
@@ -118,6 +115,14 @@ mod tests {
         }))
     }
 
+    fn of_four(drafted: usize) -> StepShape {
+        StepShape {
+            sequences: 4,
+            drafted,
+            context: 0,
+        }
+    }
+
     /// Steps of four sequences, every third of them without drafts, in spells.
     fn run(
         paces: &mut Paces,
@@ -129,12 +134,7 @@ mod tests {
             let drafted = [0, 4, 2][step % 3];
             let took = seconds(step / SPELL, drafted) * (0.05 * noise.normal()).exp();
             let now = Duration::from_millis(20 * step as u64);
-            let shape = StepShape {
-                sequences: 4,
-                drafted,
-                context: 0,
-            };
-            paces.observe(now, &shape, took);
+            paces.observe(now, &of_four(drafted), took);
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         for spell in 6..10 {
             let begin = spell * SPELL;
             run(&mut paces, begin..begin + SOON, in_spells_of_slow_memory);
-            let found = paces.present().at(4, 4, 0) / paces.present().at(4, 0, 0);
+            let found = paces.present().at(&of_four(4)) / paces.present().at(&of_four(0));
             let truth = in_spells_of_slow_memory(spell, 4) / in_spells_of_slow_memory(spell, 0);
             assert!(
                 (found / truth - 1.0).abs() < 0.05,
@@ -173,7 +173,7 @@ mod tests {
             0.01 * 1.3f64.powi(spell as i32 % 9) * (1.0 + 0.1 * drafted as f64)
         });
         assert!(paces.others.len() <= MOST_OTHERS);
-        let found = paces.present().at(4, 4, 0) / paces.present().at(4, 0, 0);
+        let found = paces.present().at(&of_four(4)) / paces.present().at(&of_four(0));
         assert!((found / 1.4 - 1.0).abs() < 0.06, "{found}");
     }
 

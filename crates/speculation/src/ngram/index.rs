@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 
-use super::{Found, MAX_MATCH, Success};
+use super::{Found, MAX_MATCH};
 use crate::random::mix;
 
 /// Stands between texts in one index; no vocabulary has it.
@@ -33,9 +33,6 @@ pub struct SuffixIndex {
     in_singles: usize,
     /// The place that the last lookup pointed at, kept in step with the text while they agree.
     following: u32,
-    /// The token that the last lookup expected first.
-    expected: Option<u32>,
-    success: Success,
 }
 
 impl SuffixIndex {
@@ -68,13 +65,7 @@ impl SuffixIndex {
         let (place, matched) = self.longest(&self.tokens, true).or(single)?;
         let tokens = self.going_on(place, most);
         self.following = place;
-        self.expected = tokens.first().copied();
-        let confidence = self.success.confidence(matched);
-        (!tokens.is_empty()).then_some(Found {
-            tokens,
-            matched,
-            confidence,
-        })
+        (!tokens.is_empty()).then_some(Found { tokens, matched })
     }
 
     /// Where the last token stood before, and that one token agrees there.
@@ -93,18 +84,10 @@ impl SuffixIndex {
     pub(super) fn propose_for(&self, context: &[u32], most: usize) -> Option<Found> {
         let (place, matched) = self.longest(context, false)?;
         let tokens = self.after(place, most);
-        let confidence = self.success.confidence(matched);
-        (!tokens.is_empty()).then_some(Found {
-            tokens,
-            matched,
-            confidence,
-        })
+        (!tokens.is_empty()).then_some(Found { tokens, matched })
     }
 
     fn push(&mut self, token: u32) {
-        if let Some(expected) = self.expected.take() {
-            self.success.push(expected == token);
-        }
         if self.following != NOWHERE {
             let agrees = self.tokens.get(self.following as usize) == Some(&token);
             self.following = if agrees { self.following + 1 } else { NOWHERE };
@@ -234,7 +217,6 @@ mod tests {
             index.extend(&[token]);
         }
         assert!(right >= 188, "{right} of 192");
-        assert!(index.propose(1).unwrap().confidence > 0.9);
     }
 
     #[test]
@@ -254,21 +236,6 @@ mod tests {
         index.extend(&[5, 1, 2]);
         let found = index.propose(2).unwrap();
         assert_eq!((found.tokens.as_slice(), found.matched), (&[3, 9][..], 2));
-    }
-
-    #[test]
-    fn lookups_that_fail_lose_confidence() {
-        let mut index = SuffixIndex::default();
-        index.extend(&[1, 2, 3]);
-        let mut last = 1.0;
-        for wrong in 100..120 {
-            index.extend(&[1, 2]);
-            let found = index.propose(2).unwrap();
-            assert!(found.confidence < last);
-            last = found.confidence;
-            index.extend(&[wrong]);
-        }
-        assert!(last < 0.2, "{last}");
     }
 
     #[test]

@@ -39,15 +39,12 @@ pub const MIN_MATCH: usize = 1;
 pub const MAX_MATCH: usize = 32;
 
 /// A draft that was found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// What followed then.
     pub tokens: Vec<u32>,
     /// How many tokens before it agree, from [`MIN_MATCH`] to [`MAX_MATCH`].
     pub matched: usize,
-    /// Chance that its first token is accepted, from the agreement and from how earlier lookups in the same
-    /// text did.
-    pub confidence: f64,
 }
 
 impl Found {
@@ -57,31 +54,5 @@ impl Found {
             length: self.tokens.len(),
             strength: Strength::of_match(self.matched),
         }
-    }
-}
-
-/// Successes of lookups, decayed, and what to expect of one.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Success {
-    tries: f64,
-    hits: f64,
-}
-
-impl Success {
-    /// Lookups after which half of the record is replaced.
-    const HALF_LIFE: f64 = 16.0;
-    /// Lookups' worth of trust in what the agreement alone says.
-    const PRIOR: f64 = 4.0;
-
-    /// Counts a lookup by whether its first token was accepted.
-    fn push(&mut self, hit: bool) {
-        let keep = (-1.0 / Self::HALF_LIFE).exp2();
-        self.tries = self.tries * keep + 1.0;
-        self.hits = self.hits * keep + f64::from(u8::from(hit));
-    }
-
-    fn confidence(&self, matched: usize) -> f64 {
-        let by_match = 1.0 - 0.65 * 0.75f64.powi(matched.saturating_sub(MIN_MATCH) as i32);
-        (self.hits + Self::PRIOR * by_match) / (self.tries + Self::PRIOR)
     }
 }

@@ -1,51 +1,33 @@
 //! Cells, plane, tempo and table put together: one cost over (batch, drafted, context).
 
 mod home;
+mod learn;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::StepShape;
 use super::aftermath::Aftermath;
-use super::cell::{Cell, Sample, Usual};
+use super::cell::Cell;
 pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
 use super::table::Table;
-use super::tempo::{Tempo, Verdict};
+use super::tempo::Tempo;
 use crate::acceptance::MAX_DEPTH;
 
 /// Cells kept. A server sees a few batch sizes at a time, each with a dozen numbers of drafted tokens; the
 /// longest unused goes when there are more.
 const MAX_CELLS: usize = 128;
 
-/// Samples after which the table is made anew: of a cell that still fills, and of one that is full. It costs tens of
-/// microseconds, and one sample of a full cell in so many changes little. The first samples of a cell are seen at once:
-/// an error that is believed for eight steps is dear where it makes them long.
-const REFRESH_EVERY: usize = 8;
-const REFRESH_FULL_EVERY: usize = 32;
-const REFRESH_FIRST: usize = 4;
-
 /// Rows, over those that were ever seen of a batch, whose cost may be guessed at. A guess that is wrong is then wrong for
 /// a step that is twice as long, and not for one that is ten times as long.
 const REACH: usize = 2;
 const FIRST_ROWS: usize = 4;
 
-/// A cell must hold so many samples before its deviations speak for the machine's tempo: the error of a young
-/// cell, taken for a change of tempo, would never be corrected.
-const TRUSTED: f64 = 20.0;
-
-/// Samples before any of them can be called an outlier.
-const FIRST_SAMPLES: usize = 4;
-
-/// A sample further off than this factor is taken for the factor: it may be real, but not at once.
-const OUTLIER: f64 = 3.0;
-
 /// Bounds of what a step can have taken. No step takes less, and one that took more was stopped half-way: it says
 /// nothing about costs. Within them every ratio here stays finite, so no measurement can poison the rest.
 const LEAST_SECONDS: f64 = 1e-6;
 const MOST_SECONDS: f64 = 60.0;
-
-/// Part of a step that context never explains, whatever slope is believed.
-const LEAST_SHARE: f64 = 0.1;
 
 /// Distances are counted in these: half an octave of batch, a quarter of one of rows.
 const BATCH_SCALE: f64 = 0.5;
@@ -143,92 +125,11 @@ impl Surface {
         self.cells.is_empty()
     }
 
-    /// Learns one sample.
-    pub(super) fn observe(
-        &mut self,
-        now: Duration,
-        batch: usize,
-        drafted: usize,
-        context: usize,
-        seconds: f64,
-    ) {
-        let (batch, drafted) = (batch.max(1), drafted);
-        let tempo = self.tempo.value();
-        let slope = self.context.value();
-        let key = key(batch, drafted);
-        let context = context as f64;
-        let expected = self.still(batch, drafted) + slope * context;
-        let mut seconds = seconds.clamp(LEAST_SECONDS, MOST_SECONDS);
-        let mut follows_plain = false;
-        if let Some(aftermath) = &mut self.aftermath {
-            let since_drafts = aftermath.observe(drafted > 0, seconds / expected);
-            seconds /= aftermath.factor(since_drafts, batch, seconds);
-            follows_plain = since_drafts > 1;
-        }
-        let mut sample = seconds / tempo;
-        if self.samples > FIRST_SAMPLES {
-            sample = sample.clamp(expected / OUTLIER, expected * OUTLIER);
-        }
-        let sample = sample.clamp(LEAST_SECONDS, MOST_SECONDS);
-        if !self.cells.contains_key(&key) {
-            self.make_room();
-        }
-        let plain = self.cells.get(&(key.0, 0));
-        let plain_is_known = plain.is_some_and(|cell| cell.evidence(now) >= TRUSTED);
-        let cell = self.cells.entry(key).or_insert_with(Cell::new);
-        let usual = cell.usual().filter(|_| cell.evidence(now) >= TRUSTED);
-        let mut verdict = Verdict::Right;
-        if let Some(Usual {
-            seconds: usual,
-            context: usual_context,
-        }) = usual
-        {
-            let beat = (seconds - slope * context * tempo).max(LEAST_SHARE * seconds) / usual;
-            verdict = self.tempo.observe(drafted > 0, plain_is_known, beat);
-            let deviation = (sample - slope * context - usual).clamp(-0.5 * usual, 0.5 * usual);
-            let off = context - usual_context;
-            self.context.push(deviation + slope * off, off);
-        } else {
-            self.tempo.miss();
-        }
-        // Where plain steps follow each other, the tempo follows them. If what was learnt of them did so too, both could
-        // wander, and what was learnt of drafts would be left behind.
-        if follows_plain && cell.is_full() {
-            cell.see(now);
-        } else if self.tempo.is_settled() {
-            let sample = Sample {
-                batch: batch as f64,
-                drafted: drafted as f64,
-                context,
-                seconds: sample,
-            };
-            cell.push(now, sample);
-        }
-        let often = match cell.len() {
-            ..=REFRESH_FIRST => 1,
-            _ if cell.is_full() => REFRESH_FULL_EVERY,
-            _ => REFRESH_EVERY,
-        };
-        // Far from home they are not wrong but of another pace, and are kept for when it comes back.
-        if verdict == Verdict::DraftsAreWrong && !self.is_far_from_home() {
-            self.cells
-                .retain(|&(row, drafted), _| row != key.0 || drafted == 0);
-            self.refresh(now);
-        }
-        self.samples += 1;
-        self.unseen += 1;
-        if self.samples <= REFRESH_EVERY
-            || self.unseen >= often
-            || !self.table.covers(batch, drafted)
-        {
-            self.refresh(now);
-        }
-    }
-
     /// Seconds at the present tempo.
-    pub(super) fn at(&self, batch: usize, drafted: usize, context: usize) -> f64 {
-        let context = self.context.value() * context as f64;
-        (self.still(batch.max(1), drafted) + context) * self.tempo.value()
+    pub(super) fn at(&self, shape: &StepShape) -> f64 {
+        let context = self.context.value() * shape.context as f64;
+        let still = self.still(shape.sequences.max(1), shape.drafted);
+        (still + context) * self.tempo.value()
     }
 
     /// How uneven the machine is.

@@ -7,6 +7,14 @@ const PRIOR: Prior = Prior {
     drafted_slope: 0.1,
 };
 
+fn shape(sequences: usize, drafted: usize, context: usize) -> StepShape {
+    StepShape {
+        sequences,
+        drafted,
+        context,
+    }
+}
+
 fn truth(batch: usize, drafted: usize) -> f64 {
     // Rows are free up to four, then cost; sequences cost a little each.
     let rows = (batch + drafted) as f64;
@@ -22,7 +30,7 @@ fn learn(surface: &mut Surface, noise: &mut Noise, steps: usize, depths: &[usize
             seconds *= 10.0;
         }
         let now = Duration::from_millis(20 * step as u64);
-        surface.observe(now, batch, drafted, 0, seconds);
+        surface.observe(now, &shape(batch, drafted, 0), seconds);
     }
 }
 
@@ -33,7 +41,7 @@ fn noisy_steps_with_outliers_give_good_ratios() {
     for batch in [1, 4, 8] {
         for depth in 1..=5 {
             let drafted = depth * batch;
-            let found = surface.at(batch, drafted, 0) / surface.at(batch, 0, 0);
+            let found = surface.at(&shape(batch, drafted, 0)) / surface.at(&shape(batch, 0, 0));
             let true_ratio = truth(batch, drafted) / truth(batch, 0);
             assert!(
                 (found / true_ratio - 1.0).abs() < 0.12,
@@ -48,14 +56,18 @@ fn a_slow_minute_changes_times_and_not_ratios() {
     let mut surface = Surface::new(PRIOR);
     let mut noise = Noise::new(2);
     learn(&mut surface, &mut noise, 1_200, &[0, 2, 4], 1.0);
-    let before = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+    let before = surface.at(&shape(4, 8, 0)) / surface.at(&shape(4, 0, 0));
     // Only depth 2 runs while everything takes twice as long.
     for step in 0..200 {
         let seconds = 2.0 * truth(4, 8) * (0.1 * noise.normal()).exp();
-        surface.observe(Duration::from_millis(24_000 + 20 * step), 4, 8, 0, seconds);
+        surface.observe(
+            Duration::from_millis(24_000 + 20 * step),
+            &shape(4, 8, 0),
+            seconds,
+        );
     }
-    let after = surface.at(4, 8, 0) / surface.at(4, 0, 0);
-    assert!((surface.at(4, 8, 0) / truth(4, 8) - 2.0).abs() < 0.25);
+    let after = surface.at(&shape(4, 8, 0)) / surface.at(&shape(4, 0, 0));
+    assert!((surface.at(&shape(4, 8, 0)) / truth(4, 8) - 2.0).abs() < 0.25);
     assert!(
         (after / before - 1.0).abs() < 0.1,
         "{before} became {after}"
@@ -74,14 +86,12 @@ fn a_growing_context_is_not_blamed_on_the_depth() {
         let took = seconds(drafted, context) * (0.05 * noise.normal()).exp();
         surface.observe(
             Duration::from_millis(10 * step as u64),
-            1,
-            drafted,
-            context,
+            &shape(1, drafted, context),
             took,
         );
     }
     for (drafted, context) in [(0, 500), (4, 500), (0, 5_500), (4, 5_500)] {
-        let found = surface.at(1, drafted, context);
+        let found = surface.at(&shape(1, drafted, context));
         let exact = seconds(drafted, context);
         assert!(
             (found / exact - 1.0).abs() < 0.15,
@@ -107,8 +117,8 @@ proptest! {
         for ((batch, drafted, context, seconds), times) in steps {
             for _ in 0..times {
                 now += Duration::from_millis(10);
-                surface.observe(now, batch, drafted, context, seconds);
-                let cost = surface.at(batch, drafted, context);
+                surface.observe(now, &shape(batch, drafted, context), seconds);
+                let cost = surface.at(&shape(batch, drafted, context));
                 prop_assert!(cost.is_finite() && cost > 0.0, "{cost}");
             }
         }
@@ -118,10 +128,10 @@ proptest! {
 #[test]
 fn cells_are_bounded_and_nothing_measured_is_still_answered() {
     let mut surface = Surface::new(PRIOR);
-    assert!(surface.at(3, 7, 100) > surface.at(3, 0, 100));
+    assert!(surface.at(&shape(3, 7, 100)) > surface.at(&shape(3, 0, 100)));
     for step in 0..2_000usize {
         let now = Duration::from_millis(step as u64);
-        surface.observe(now, 1 + step % 100, step % 64, 10, 0.01);
+        surface.observe(now, &shape(1 + step % 100, step % 64, 10), 0.01);
     }
     assert!(surface.cells.len() <= MAX_CELLS);
 }
@@ -140,14 +150,14 @@ fn a_machine_that_goes_up_and_down_for_long_without_drafts_changes_no_ratio() {
     let mut surface = Surface::measured_in_plain_steps(PRIOR);
     let mut noise = Noise::new(5);
     learn(&mut surface, &mut noise, 1_200, &[0, 2, 4], 1.0);
-    let before = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+    let before = surface.at(&shape(4, 8, 0)) / surface.at(&shape(4, 0, 0));
     for step in 0..30_000u64 {
         let slow = [1.0, 1.6, 1.2, 2.0][(step / 500 % 4) as usize];
         let seconds = slow * truth(4, 0) * (0.15 * noise.normal()).exp();
         let now = Duration::from_millis(24_000 + step);
-        surface.observe(now, 4, 0, 0, seconds);
+        surface.observe(now, &shape(4, 0, 0), seconds);
     }
-    let after = surface.at(4, 8, 0) / surface.at(4, 0, 0);
+    let after = surface.at(&shape(4, 8, 0)) / surface.at(&shape(4, 0, 0));
     assert!(
         (after / before - 1.0).abs() < 0.1,
         "{before} became {after}"
@@ -172,12 +182,12 @@ fn drafts_are_held_against_plain_steps_as_they_are_without_drafts() {
             };
             let seconds = 0.001 * slower * (0.03 * noise.normal()).exp();
             step += 1;
-            surface.observe(Duration::from_millis(step), 4, drafted, 0, seconds);
+            surface.observe(Duration::from_millis(step), &shape(4, drafted, 0), seconds);
         }
     };
     run(&mut surface, 600, &|index| index % 40 == 39);
     // From now on plain steps are never in a run.
     run(&mut surface, 1_200, &|index| index % 20 != 0);
-    let found = surface.at(4, 4, 0) / surface.at(4, 0, 0);
+    let found = surface.at(&shape(4, 4, 0)) / surface.at(&shape(4, 0, 0));
     assert!((found / 1.8 - 1.0).abs() < 0.06, "{found}");
 }
