@@ -6,6 +6,7 @@ import json
 import re
 
 WORKLOADS = ["prose", "questions", "copying", "random"]
+RESIDENT = "goodput+resident"
 COLOURS = {"goodput": "#0b7285", "threshold": "#e8590c", "off": "#868e96"}
 
 
@@ -70,34 +71,72 @@ def mix_table(mixes, model):
     policies = {key[2] for key in mixes if key[0] == model}
     fixed = sorted(fixed_of(policies), key=lambda p: int(p.split(":")[1]))
     order = [p for p in ["off", *fixed, "threshold", "goodput"] if p in policies]
+    residents = {count: mixes[model, count, RESIDENT] for count in streams if (model, count, RESIDENT) in mixes}
+    head = ["streams", *order, "settled after a shift, s"]
+    if residents:
+        head += ["drafts as one that knew, s", "tokens of the first 2 s against its"]
     print(f"\n### {model}, a mix that shifts every {next(iter(mixes.values()))['phase']:.0f} s, tokens/s\n")
-    print("| streams | " + " | ".join(order) + " | settled after a shift, s |")
-    print("|" + "---|" * (len(order) + 2))
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
     for count in streams:
-        row = []
+        row = [str(count)]
         for policy in order:
             line = mixes.get((model, count, policy))
-            row.append(f"{line['sum']['rate']:.0f}" if line else "")
-        line = mixes.get((model, count, "goodput"))
-        seconds = ", ".join(f"{s:.2f}" for s in settling(line)) if line else ""
-        print(f"| {count} | " + " | ".join(row) + f" | {seconds} |")
+            row.append(f"{line['sum']['rate']:.{0 if line['sum']['rate'] > 1000 else 1}f}" if line else "")
+        line, resident = mixes.get((model, count, "goodput")), residents.get(count)
+        row.append(numbers(settling(line)) if line else "")
+        if residents:
+            row += [numbers(catching_up(line, resident)), numbers(first_seconds(line, resident))] if resident else ["", ""]
+        print("| " + " | ".join(row) + " |")
+
+
+def numbers(values):
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
+def phases_of(line):
+    """The points of each phase behind a shift, by seconds since that shift."""
+    phase = line["phase"]
+    phases = round(line["course"][-1][0] / phase + 0.5)
+    for number in range(1, phases):
+        yield [(at - number * phase, rate, depth) for at, _, rate, depth, _ in line["course"]
+               if number * phase - 0.01 <= at < (number + 1) * phase - 0.01]
 
 
 def settling(line):
     """For each shift: seconds until the depth, in windows of a quarter of a second, first comes as near to that of the
-    phase's second half as it then stays on average: within 1 or 35 %."""
-    phase, found = line["phase"], []
-    phases = round(line["course"][-1][0] / phase + 0.5)
-    for number in range(1, phases):
-        points = [(at - number * phase, d) for at, _, _, d, _ in line["course"]
-                  if number * phase - 0.01 <= at < (number + 1) * phase - 0.01]
-        late = [d for at, d in points if at >= phase / 2]
-        if not late:
-            continue
-        settled = sum(late) / len(late)
-        near = max(1.0, 0.35 * settled)
-        found.append(next((at for at, d in points if abs(d - settled) <= near), phase))
+    phase's second half as it then stays on average: within 1 or 35 %. What is said and how fast the machine is in that
+    half counts, too."""
+    found = []
+    for points in phases_of(line):
+        late = [depth for at, _, depth in points if at >= line["phase"] / 2]
+        settled = sum(late) / max(1, len(late))
+        found.append(next((at for at, _, depth in points if is_near(depth, settled, 1.0)), line["phase"]))
     return found
+
+
+def catching_up(line, resident):
+    """For each shift: seconds until the mean depth of a second is first as near (0.5 or 35 %) to that of an engine which had
+    been at the same text before, in the same second of the same machine."""
+    found = []
+    for points, knew in zip(phases_of(line), phases_of(resident)):
+        seconds = ((points[first][0], mean_depth(points, first), mean_depth(knew, first)) for first in range(len(points) - 3))
+        found.append(next((at for at, ours, theirs in seconds if is_near(ours, theirs, 0.5)), line["phase"]))
+    return found
+
+
+def first_seconds(line, resident):
+    """For each shift: tokens said while decoding in the first 2 s, against an engine that had been at the same text before."""
+    early = lambda points: sum(rate for at, rate, _ in points if at < 2.0 - 0.01)
+    return [early(points) / early(knew) for points, knew in zip(phases_of(line), phases_of(resident))]
+
+
+def mean_depth(points, first):
+    return sum(depth for _, _, depth in points[first:first + 4]) / 4
+
+
+def is_near(depth, other, least):
+    return abs(depth - other) <= max(least, 0.35 * other)
 
 
 def plot(mixes, path):

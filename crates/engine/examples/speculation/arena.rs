@@ -28,6 +28,9 @@ pub(crate) struct Arena {
     record: Option<Arc<File>>,
 }
 
+/// More texts than a stream is asked for in a phase.
+const PHASE_TEXTS: usize = 1 << 16;
+
 /// When a turn is over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
@@ -94,7 +97,6 @@ impl Arena {
         policy: &Policy,
         texts: &Arc<Texts>,
         streams: usize,
-        record: Option<&Arc<File>>,
     ) -> Result<Self, Failure> {
         let (engine, stepper) = engine(pair, policy)?;
         Ok(Self {
@@ -104,8 +106,13 @@ impl Arena {
             streams: (0..streams).map(|_| Stream::default()).collect(),
             seeded: policy.seeded,
             asked: 0,
-            record: record.map(Arc::clone),
+            record: None,
         })
+    }
+
+    /// Complete answers are written down from now on.
+    pub(crate) fn record_into(&mut self, file: &Arc<File>) {
+        self.record = Some(Arc::clone(file));
     }
 
     /// Tokens said since the engine began.
@@ -148,11 +155,12 @@ impl Arena {
         Ok(slice)
     }
 
-    /// Everybody leaves.
-    pub(crate) fn drop_streams(&mut self) {
+    /// Everybody leaves, and goes on with a phase's first texts: all policies are asked the same at its beginning.
+    pub(crate) fn begin(&mut self, phase: usize) {
         for stream in &mut self.streams {
             // What it has said is no answer.
             (stream.open, stream.told) = (None, None);
+            stream.asked = phase * PHASE_TEXTS;
         }
         // Takes the cancellations; there is nothing to compute then.
         self.stepper.step();

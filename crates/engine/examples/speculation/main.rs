@@ -22,114 +22,140 @@ use std::error::Error;
 use std::sync::Arc;
 
 use arena::{Arena, Slice, Until};
-use options::Options;
+use options::{Options, Policy};
 use pair::Pair;
 use report::{CellReport, MixReport};
 use texts::{Texts, Workload};
 
 type Failure = Box<dyn Error>;
 
+/// How long residents have been at a text when others shift to it.
+const RESIDENCE: f64 = 10.0;
+
 fn main() -> Result<(), Failure> {
     let options = Options::read(std::env::args().skip(1))?;
     let pair = Pair::load(&options)?;
     let texts = Arc::new(Texts::new(&pair)?);
-    for &streams in &options.streams {
-        for &workload in &options.workloads {
-            match workload {
-                Workload::Mix => mix(&options, &pair, &texts, streams)?,
-                steady => cell(&options, &pair, &texts, steady, streams)?,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// One kind of text, all policies in turns.
-fn cell(
-    options: &Options,
-    pair: &Pair,
-    texts: &Arc<Texts>,
-    workload: Workload,
-    streams: usize,
-) -> Result<(), Failure> {
-    let mut arenas = arenas(options, pair, texts, streams)?;
-    let turn = warm_up(options, &mut arenas, workload, streams)?;
-    let warm = arenas.first().map_or(0, Arena::said);
-    let mut sums = vec![Slice::default(); arenas.len()];
-    for round in 0..options.rounds {
-        let until = Until::Said(warm + turn * (round as u64 + 1));
-        for place in 0..arenas.len() {
-            // Every round begins with another one: nobody always follows the same neighbour.
-            let index = (round + place) % arenas.len();
-            if let (Some(arena), Some(sum)) = (arenas.get_mut(index), sums.get_mut(index)) {
-                sum.add(&arena.run(workload, until)?);
-            }
-        }
-    }
-    let report = CellReport::new(options, pair, workload, streams, &sums);
-    println!("{}", report.line());
-    report.keep(options)
-}
-
-/// Lets everybody say what the first one says in the time of a warm-up; how many tokens that one says in a slice.
-fn warm_up(
-    options: &Options,
-    arenas: &mut [Arena],
-    workload: Workload,
-    streams: usize,
-) -> Result<u64, Failure> {
-    let Some((first, others)) = arenas.split_first_mut() else {
-        return Ok(1);
+    let bench = Bench {
+        options,
+        pair,
+        texts,
     };
-    let slice = first.run(workload, Until::Decoding(options.warm_up))?;
-    for arena in others {
-        arena.run(workload, Until::Said(first.said()))?;
-    }
-    Ok(((slice.rate() * options.slice) as u64).max(streams as u64))
-}
-
-/// Texts that shift. Every policy runs through all of them, in turns with the others: what a controller has for a clock
-/// stands still while it is not its turn.
-fn mix(options: &Options, pair: &Pair, texts: &Arc<Texts>, streams: usize) -> Result<(), Failure> {
-    let mut arenas = arenas(options, pair, texts, streams)?;
-    let mut courses = vec![Vec::new(); arenas.len()];
-    let windows = (options.phase_seconds / report::WINDOW).round() as usize;
-    for window in 0..options.phases * windows {
-        let workload = Workload::SHIFTING[window / windows % Workload::SHIFTING.len()];
-        for turn in 0..arenas.len() {
-            let index = (window + turn) % arenas.len();
-            let (Some(arena), Some(course)) = (arenas.get_mut(index), courses.get_mut(index))
-            else {
-                continue;
-            };
-            if window % windows == 0 {
-                arena.drop_streams();
+    for &streams in &bench.options.streams {
+        for &workload in &bench.options.workloads {
+            match workload {
+                Workload::Mix => bench.mix(streams)?,
+                steady => bench.cell(steady, streams)?,
             }
-            let slice = arena.run(workload, Until::Seconds(report::WINDOW))?;
-            course.push((window as f64 * report::WINDOW, workload, slice));
         }
-    }
-    for (policy, course) in options.policies.iter().zip(&courses) {
-        let report = MixReport::new(options, pair, policy, streams, course);
-        println!("{}", report.line());
-        report.keep(options)?;
     }
     Ok(())
 }
 
-fn arenas(
-    options: &Options,
-    pair: &Pair,
-    texts: &Arc<Texts>,
-    streams: usize,
-) -> Result<Vec<Arena>, Failure> {
-    options
-        .policies
-        .iter()
-        .enumerate()
-        .map(|(place, policy)| {
-            let record = options.record.as_ref().filter(|_| place == 0);
-            Arena::start(pair, policy, texts, streams, record)
-        })
-        .collect()
+struct Bench {
+    options: Options,
+    pair: Pair,
+    texts: Arc<Texts>,
+}
+
+impl Bench {
+    /// One kind of text, all policies in turns.
+    fn cell(&self, workload: Workload, streams: usize) -> Result<(), Failure> {
+        let mut arenas = self.arenas(streams)?;
+        let turn = self.warm_up(&mut arenas, workload, streams)?;
+        let warm = arenas.first().map_or(0, Arena::said);
+        let mut sums = vec![Slice::default(); arenas.len()];
+        for round in 0..self.options.rounds {
+            let until = Until::Said(warm + turn * (round as u64 + 1));
+            for place in 0..arenas.len() {
+                // Every round begins with another one: nobody always follows the same neighbour.
+                let index = (round + place) % arenas.len();
+                if let (Some(arena), Some(sum)) = (arenas.get_mut(index), sums.get_mut(index)) {
+                    sum.add(&arena.run(workload, until)?);
+                }
+            }
+        }
+        let report = CellReport::new(&self.options, &self.pair, workload, streams, &sums);
+        println!("{}", report.line());
+        report.keep(&self.options)
+    }
+
+    /// Lets everybody say what the first one says in the time of a warm-up; how many tokens that one says in a slice.
+    fn warm_up(
+        &self,
+        arenas: &mut [Arena],
+        workload: Workload,
+        streams: usize,
+    ) -> Result<u64, Failure> {
+        let Some((first, others)) = arenas.split_first_mut() else {
+            return Ok(1);
+        };
+        let slice = first.run(workload, Until::Decoding(self.options.warm_up))?;
+        for arena in others {
+            arena.run(workload, Until::Said(first.said()))?;
+        }
+        Ok(((slice.rate() * self.options.slice) as u64).max(streams as u64))
+    }
+
+    /// Texts that shift. Every policy runs through all of them, in turns with the others: what a controller has for a clock
+    /// stands still while it is not its turn.
+    fn mix(&self, streams: usize) -> Result<(), Failure> {
+        let mut arenas = self.arenas(streams)?;
+        let mut courses = vec![Vec::new(); arenas.len()];
+        let windows = (self.options.phase_seconds / report::WINDOW).round() as usize;
+        for window in 0..self.options.phases * windows {
+            let phase = window / windows;
+            let workload = Workload::SHIFTING[phase % Workload::SHIFTING.len()];
+            if window % windows == 0 {
+                self.shift(phase, workload, &mut arenas, streams)?;
+            }
+            for turn in 0..arenas.len() {
+                let index = (window + turn) % arenas.len();
+                if let (Some(arena), Some(course)) = (arenas.get_mut(index), courses.get_mut(index))
+                {
+                    let slice = arena.run(workload, Until::Seconds(report::WINDOW))?;
+                    course.push((window as f64 * report::WINDOW, workload, slice));
+                }
+            }
+        }
+        for (policy, course) in self.options.policies.iter().zip(&courses) {
+            let report = MixReport::new(&self.options, &self.pair, policy, streams, course);
+            println!("{}", report.line());
+            report.keep(&self.options)?;
+        }
+        Ok(())
+    }
+
+    /// Everybody is asked for another kind of text from now on. Residents knew.
+    fn shift(
+        &self,
+        phase: usize,
+        workload: Workload,
+        arenas: &mut [Arena],
+        streams: usize,
+    ) -> Result<(), Failure> {
+        for (policy, arena) in self.options.policies.iter().zip(arenas) {
+            if policy.resident {
+                *arena = self.arena(policy, streams)?;
+                arena.run(workload, Until::Decoding(RESIDENCE))?;
+            }
+            arena.begin(phase);
+        }
+        Ok(())
+    }
+
+    fn arenas(&self, streams: usize) -> Result<Vec<Arena>, Failure> {
+        let policies = self.options.policies.iter();
+        let mut arenas = policies
+            .map(|policy| self.arena(policy, streams))
+            .collect::<Result<Vec<_>, _>>()?;
+        if let (Some(first), Some(file)) = (arenas.first_mut(), &self.options.record) {
+            first.record_into(file);
+        }
+        Ok(arenas)
+    }
+
+    fn arena(&self, policy: &Policy, streams: usize) -> Result<Arena, Failure> {
+        Arena::start(&self.pair, policy, &self.texts, streams)
+    }
 }

@@ -14,7 +14,8 @@ speculation [--target FILE --draft FILE|none] [--threads 2]
             [--workloads prose,questions,copying,sampled,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
             [--drafters auto|model|ngram] [--rounds 120] [--slice 0.03] [--warm-up SECONDS]
             [--phases 4] [--phase SECONDS] [--quick] [--json FILE] [--record FILE]
-A policy is off, a law, or drafters/law, and +unseeded behind it leaves the requests' seeds out.
+A policy is off, a law, or drafters/law, and +unseeded behind it leaves the requests' seeds out. +resident behind it makes
+one of the mix that no shift surprises: each phase begins with an engine that has been at that text for 10 s.
 Every cell is one line on standard output, and with --json one line of JSON added to FILE. --record adds what the first policy's
 streams were told and said, a line for each answer: workload, tokens of the prompt, all tokens.";
 
@@ -25,6 +26,8 @@ pub(crate) struct Policy {
     pub(crate) config: SpeculationConfig,
     /// Whether requests bring a seed.
     pub(crate) seeded: bool,
+    /// Whether it knows each phase of a mix before it begins: what others have settled at when they do as it does.
+    pub(crate) resident: bool,
 }
 
 #[derive(Debug)]
@@ -120,10 +123,18 @@ fn list<T>(words: &str, read: impl Fn(&str) -> Result<T, Failure>) -> Result<Vec
     words.split(',').map(|word| read(word.trim())).collect()
 }
 
-/// `off`, a law, or `drafters/law`; with `+unseeded` if requests bring no seed.
+/// `off`, a law, or `drafters/law`; with `+unseeded` if requests bring no seed, with `+resident` if no shift surprises it.
 fn policy(name: &str, usual: &str) -> Result<Policy, Failure> {
-    let unseeded = name.strip_suffix("+unseeded");
-    let way = unseeded.unwrap_or(name);
+    let mut parts = name.split('+');
+    let way = parts.next().unwrap_or(name);
+    let (mut seeded, mut resident) = (true, false);
+    for part in parts {
+        match part {
+            "unseeded" => seeded = false,
+            "resident" => resident = true,
+            other => return Err(format!("+{other}: a policy has +unseeded and +resident").into()),
+        }
+    }
     let config = if way == "off" {
         SpeculationConfig::OFF
     } else {
@@ -136,6 +147,7 @@ fn policy(name: &str, usual: &str) -> Result<Policy, Failure> {
     Ok(Policy {
         name: name.to_owned(),
         config,
-        seeded: unseeded.is_none(),
+        seeded,
+        resident,
     })
 }
