@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::client::{get, open, post, read_rest, read_until};
+use crate::support::client::{get, open, post, read_rest, read_until, until_counted};
 use crate::support::{Running, Setup};
 use forespeak_gateway::ServerConfig;
 use serde_json::json;
@@ -75,11 +75,7 @@ async fn a_hang_up_before_the_answer_frees_everything_too() {
     })
     .await;
     assert!(took < FREE_WITHIN, "{took:?}");
-    let metrics = get(running.address, "/metrics").await.text();
-    assert!(
-        metrics.contains(&format!("status=\"499\"}} {tries}")),
-        "{metrics}"
-    );
+    until_counted(running.address, &format!("status=\"499\"}} {tries}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
-use crate::support::client::{open, post, read_until};
+use crate::support::client::{open, post, read_until, until_counted};
 use crate::support::worker::{Deed, FakeWorker, Then, opening, whole, word};
 use crate::support::{CHAT, MODEL, Setup, eventually};
 
@@ -24,10 +24,7 @@ async fn a_hang_up_in_a_stream_ends_the_work_and_the_reservation() {
     // The worker is silent: only a closed connection can tell it.
     eventually("the worker was told", || worker.open() == 0).await;
     eventually("the place is free", || running.in_flight() == 0).await;
-    let page = crate::support::client::get(running.address, "/metrics")
-        .await
-        .text();
-    assert!(page.contains("status=\"499\"} 1"), "{page}");
+    until_counted(running.address, "status=\"499\"} 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! A client as small as can be, so that tests see the bytes on the wire.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use protocol::sse::{Decoder, Event};
 use serde_json::Value;
@@ -65,6 +66,22 @@ pub(crate) async fn post_with(
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
     let head = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
     send(address, head.as_bytes()).await
+}
+
+/// Waits until the metrics say so: a request is counted a moment after its place is free.
+pub(crate) async fn until_counted(address: SocketAddr, line: &str) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let page = get(address, "/metrics").await.text();
+        if page.contains(line) {
+            return;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "never {line}: {page}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Sends raw bytes and reads until the server closes.
