@@ -74,7 +74,7 @@ def mix_table(mixes, model):
     residents = {count: mixes[model, count, RESIDENT] for count in streams if (model, count, RESIDENT) in mixes}
     head = ["streams", *order, "settled after a shift, s"]
     if residents:
-        head += ["drafts as one that knew, s", "tokens of the first 2 s against its"]
+        head += ["drafts as one that knew, s", "tokens/s of the first 2 s against its"]
     print(f"\n### {model}, a mix that shifts every {next(iter(mixes.values()))['phase']:.0f} s, tokens/s\n")
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
@@ -85,8 +85,9 @@ def mix_table(mixes, model):
             row.append(f"{line['sum']['rate']:.{0 if line['sum']['rate'] > 1000 else 1}f}" if line else "")
         line, resident = mixes.get((model, count, "goodput")), residents.get(count)
         row.append(numbers(settling(line)) if line else "")
-        if residents:
-            row += [numbers(catching_up(line, resident)), numbers(first_seconds(line, resident))] if resident else ["", ""]
+        if line and resident:
+            row += [numbers(catching_up(line, resident)), numbers(first_seconds(line, resident))]
+        row += [""] * (len(head) - len(row))
         print("| " + " | ".join(row) + " |")
 
 
@@ -117,7 +118,7 @@ def settling(line):
 
 def catching_up(line, resident):
     """For each shift: seconds until the mean depth of a second is first as near (0.5 or 35 %) to that of an engine which had
-    been at the same text before, in the same second of the same machine."""
+    been at the same text before, in the same second of the same machine. It says nothing where both draft next to nothing."""
     found = []
     for points, knew in zip(phases_of(line), phases_of(resident)):
         seconds = ((points[first][0], mean_depth(points, first), mean_depth(knew, first)) for first in range(len(points) - 3))
@@ -126,7 +127,7 @@ def catching_up(line, resident):
 
 
 def first_seconds(line, resident):
-    """For each shift: tokens said while decoding in the first 2 s, against an engine that had been at the same text before."""
+    """For each shift: mean tokens/s of the windows in the first 2 s, against an engine that had been at the same text before."""
     early = lambda points: sum(rate for at, rate, _ in points if at < 2.0 - 0.01)
     return [early(points) / early(knew) for points, knew in zip(phases_of(line), phases_of(resident))]
 

@@ -17,7 +17,7 @@ speculation [--target FILE --draft FILE|none] [--threads 2]
 A policy is off, a law, or drafters/law, and +unseeded behind it leaves the requests' seeds out. +resident behind it makes
 one of the mix that no shift surprises: each phase begins with an engine that has been at that text for 10 s.
 Every cell is one line on standard output, and with --json one line of JSON added to FILE. --record adds what the first policy's
-streams were told and said, a line for each answer: workload, tokens of the prompt, all tokens.";
+streams (not those of a resident) were told and said, a line for each answer: workload, tokens of the prompt, all tokens.";
 
 /// A policy and its name in tables.
 #[derive(Debug, Clone)]
