@@ -23,7 +23,9 @@ pub enum DrafterKind {
     Ngram,
 }
 
-/// How much of the text before a lookup agreed with where it was found.
+/// How much of the text before a lookup agreed with where it was found, and whether the text goes in circles there: a
+/// refrain that has just been said twice is said again, whatever its length, where a match of the same length further
+/// back is chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Strength {
     /// One token: mostly chance, and worth a row only where rows are nearly free.
@@ -36,23 +38,14 @@ pub enum Strength {
     Strong,
     /// More: a copy, of which long drafts are accepted.
     Copy,
+    /// Up to four tokens that repeat what stands right before them: a circle that may have begun.
+    Turn,
+    /// More of them: a text that goes in circles.
+    Circle,
 }
 
 /// Number of different sources.
-pub(crate) const SOURCES: usize = 6;
-
-impl Strength {
-    /// The class of a match of `length` tokens.
-    pub fn of_match(length: usize) -> Self {
-        match length {
-            0..=1 => Self::Faint,
-            2 => Self::Weak,
-            3..=4 => Self::Fair,
-            5..=16 => Self::Strong,
-            _ => Self::Copy,
-        }
-    }
-}
+pub(crate) const SOURCES: usize = 8;
 
 impl Source {
     /// All of them.
@@ -63,6 +56,8 @@ impl Source {
         Self::Ngram(Strength::Fair),
         Self::Ngram(Strength::Strong),
         Self::Ngram(Strength::Copy),
+        Self::Ngram(Strength::Turn),
+        Self::Ngram(Strength::Circle),
     ];
 
     /// Place in tables over [`Source::ALL`].
@@ -74,6 +69,8 @@ impl Source {
             Self::Ngram(Strength::Fair) => 3,
             Self::Ngram(Strength::Strong) => 4,
             Self::Ngram(Strength::Copy) => 5,
+            Self::Ngram(Strength::Turn) => 6,
+            Self::Ngram(Strength::Circle) => 7,
         }
     }
 
@@ -86,6 +83,8 @@ impl Source {
             Self::Ngram(Strength::Fair) => 0.55,
             Self::Ngram(Strength::Strong) => 0.8,
             Self::Ngram(Strength::Copy) => 0.93,
+            Self::Ngram(Strength::Turn) => 0.75,
+            Self::Ngram(Strength::Circle) => 0.93,
         }
     }
 
@@ -121,6 +120,8 @@ impl fmt::Display for Source {
             Self::Ngram(Strength::Fair) => "n-gram (fair match)",
             Self::Ngram(Strength::Strong) => "n-gram (strong match)",
             Self::Ngram(Strength::Copy) => "n-gram (copy)",
+            Self::Ngram(Strength::Turn) => "n-gram (turn)",
+            Self::Ngram(Strength::Circle) => "n-gram (circle)",
         })
     }
 }

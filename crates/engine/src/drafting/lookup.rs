@@ -48,8 +48,8 @@ impl Drafter for Lookups {
         let earlier = self
             .earlier
             .propose(tenant, sequence.tokens, sequence.max_depth);
-        let found = longer_match(own, earlier);
-        lookup.offered = found.map(|found| Offered {
+        // Of equals, what the sequence said itself.
+        lookup.offered = Found::better(own, earlier).map(|found| Offered {
             strength: found.lookup().strength,
             tokens: up_to_an_end(found.tokens, sequence.ends),
         });
@@ -100,14 +100,6 @@ fn up_to_an_end(mut tokens: Vec<u32>, ends: &[u32]) -> Vec<u32> {
         tokens.truncate(end + 1);
     }
     tokens
-}
-
-/// Of equals, what the sequence said itself.
-fn longer_match(own: Option<Found>, earlier: Option<Found>) -> Option<Found> {
-    match (own, earlier) {
-        (Some(own), Some(earlier)) if earlier.matched > own.matched => Some(earlier),
-        (own, earlier) => own.or(earlier),
-    }
 }
 
 /// A number that no two salts share.

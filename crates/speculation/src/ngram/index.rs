@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 
-use super::{Found, MAX_MATCH};
+use super::{Found, MAX_MATCH, Match};
 use crate::random::mix;
 
 /// Stands between texts in one index; no vocabulary has it.
@@ -62,14 +62,14 @@ impl SuffixIndex {
     /// What followed the last time, at most `most` tokens.
     pub fn propose(&mut self, most: usize) -> Option<Found> {
         let single = self.single();
-        let (place, matched) = self.longest(&self.tokens, true).or(single)?;
-        let tokens = self.going_on(place, most);
+        let end = self.tokens.len();
+        let (place, matched) = self.best(&self.tokens, Some(end), single)?;
         self.following = place;
-        (!tokens.is_empty()).then_some(Found { tokens, matched })
+        Found::new(self.going_on(place, most), matched)
     }
 
-    /// Where the last token stood before, and that one token agrees there.
-    fn single(&mut self) -> Option<(u32, usize)> {
+    /// Where the last token stood before.
+    fn single(&mut self) -> Option<(u32, Match)> {
         let (last, before) = self.tokens.split_last()?;
         let new = before.iter().enumerate().skip(self.in_singles);
         for (index, &token) in new {
@@ -77,14 +77,18 @@ impl SuffixIndex {
             self.singles.insert(token, place);
         }
         self.in_singles = before.len();
-        self.singles.get(last).map(|&place| (place, 1))
+        let &place = self.singles.get(last)?;
+        let matched = Match {
+            length: 1,
+            distance: self.tokens.len() - place as usize,
+        };
+        Some((place, matched))
     }
 
     /// The same for another text that ends with `context`.
     pub(super) fn propose_for(&self, context: &[u32], most: usize) -> Option<Found> {
-        let (place, matched) = self.longest(context, false)?;
-        let tokens = self.after(place, most);
-        (!tokens.is_empty()).then_some(Found { tokens, matched })
+        let (place, matched) = self.best(context, None, None)?;
+        Found::new(self.after(place, most), matched)
     }
 
     fn push(&mut self, token: u32) {
@@ -126,26 +130,35 @@ impl SuffixIndex {
         (!self.heads.is_empty()).then(|| (hash as usize) & (self.heads.len() - 1))
     }
 
-    /// The place of the longest agreement with the end of `context`, and its length.
-    fn longest(&self, context: &[u32], own: bool) -> Option<(u32, usize)> {
-        let end = context.len();
-        let mut best: Option<(u32, usize)> = None;
+    /// The place to follow where `context` ends, which is this very text if that has an `end`. What is known already is left
+    /// only for a better match.
+    fn best(
+        &self,
+        context: &[u32],
+        end: Option<usize>,
+        known: Option<(u32, Match)>,
+    ) -> Option<(u32, Match)> {
+        let mut best = known;
         let mut consider = |place: u32| {
             // Its own end agrees with itself, and proposes nothing.
-            if place == NOWHERE || (own && place as usize >= end) {
+            if place == NOWHERE || end.is_some_and(|end| place as usize >= end) {
                 return;
             }
-            let matched = self.agreement(context, place as usize);
-            if matched >= PAIR && best.is_none_or(|(_, length)| matched > length) {
+            let matched = Match {
+                length: self.agreement(context, place as usize),
+                distance: end.map_or(usize::MAX, |end| end - place as usize),
+            };
+            let ranks_higher = best.is_none_or(|(_, best)| matched.rank() > best.rank());
+            if matched.length >= PAIR && ranks_higher {
                 best = Some((place, matched));
             }
         };
-        if own {
+        if end.is_some() {
             consider(self.following);
         }
-        let pair = pair_before(context, end)?;
-        let mut place = self
-            .slot(pair)
+        let pair = pair_before(context, context.len());
+        let mut place = pair
+            .and_then(|pair| self.slot(pair))
             .and_then(|slot| self.heads.get(slot))
             .copied()
             .unwrap_or(NOWHERE);
@@ -228,14 +241,33 @@ mod tests {
     }
 
     #[test]
+    fn a_circle_goes_before_matches_that_are_hardly_longer() {
+        let mut index = SuffixIndex::default();
+        index.extend(&[4, 5, 5, 7, 1, 4, 5, 5]);
+        let found = index.propose(2).unwrap();
+        assert_eq!(found.tokens, [7, 1], "three tokens against one said twice");
+        let mut index = SuffixIndex::default();
+        index.extend(&[3, 5, 5, 7, 1, 4, 5, 5]);
+        let found = index.propose(2).unwrap();
+        assert_eq!(found.tokens, [5, 5], "two against one");
+        assert!(found.matched.is_circle());
+    }
+
+    #[test]
     fn a_single_token_is_followed_only_where_no_pair_is_known() {
         let mut index = SuffixIndex::default();
         index.extend(&[1, 2, 3, 9, 2, 4, 8, 2]);
         let found = index.propose(2).unwrap();
-        assert_eq!((found.tokens.as_slice(), found.matched), (&[4, 8][..], 1));
+        assert_eq!(
+            (found.tokens.as_slice(), found.matched.length),
+            (&[4, 8][..], 1)
+        );
         index.extend(&[5, 1, 2]);
         let found = index.propose(2).unwrap();
-        assert_eq!((found.tokens.as_slice(), found.matched), (&[3, 9][..], 2));
+        assert_eq!(
+            (found.tokens.as_slice(), found.matched.length),
+            (&[3, 9][..], 2)
+        );
     }
 
     #[test]
@@ -262,9 +294,9 @@ mod tests {
                     continue;
                 };
                 prop_assert_eq!(found.tokens.len(), most);
-                let tail = &text[text.len() - found.matched..];
+                let tail = &text[text.len() - found.matched.length..];
                 // Copied token by token, the text's own continuation included.
-                let follows = (found.matched..text.len()).any(|place| {
+                let follows = (found.matched.length..text.len()).any(|place| {
                     let mut copy = text.to_vec();
                     for at in place..place + most {
                         copy.push(copy[at]);

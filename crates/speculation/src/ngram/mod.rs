@@ -7,7 +7,7 @@
 //! The index is the match finder of LZ77: for every pair of tokens the latest place where it ended, and for
 //! every place the one before it with the same pair. A lookup walks a bounded part of that chain, measures
 //! how far back each place agrees with the present end, and takes the longest agreement, the latest of
-//! equals. While a copy goes on, the place where the last lookup was found is tried first: it is the right
+//! equals; but a text that goes in circles is followed round before a match that is not twice as long ([`Match`]). While a copy goes on, the place where the last lookup was found is tried first: it is the right
 //! one even if its pairs are too common to be found again. Where no pair has been before, what followed the last token the
 //! last time is a guess too: seldom right, and free on a machine that waits for memory. Adding a token is O(1), 12 bytes a
 //! token, and as much again for each different one.
@@ -20,16 +20,17 @@
 //! index.extend(&[10, 11, 12, 13, 14, 50, 10, 11, 12]);
 //! let found = index.propose(3).unwrap();
 //! assert_eq!(found.tokens, [13, 14, 50]);
-//! assert_eq!(found.matched, 3);
+//! assert_eq!(found.matched.length, 3);
 //! ```
 
 mod index;
+mod matching;
 mod pool;
 
 pub use index::SuffixIndex;
+pub use matching::Match;
 pub use pool::TenantPool;
 
-use crate::source::Strength;
 use crate::step::Lookup;
 
 /// Fewest agreeing tokens of a lookup.
@@ -43,16 +44,30 @@ pub const MAX_MATCH: usize = 32;
 pub struct Found {
     /// What followed then.
     pub tokens: Vec<u32>,
-    /// How many tokens before it agree, from [`MIN_MATCH`] to [`MAX_MATCH`].
-    pub matched: usize,
+    /// How well the place agrees.
+    pub matched: Match,
 }
 
 impl Found {
+    fn new(tokens: Vec<u32>, matched: Match) -> Option<Self> {
+        (!tokens.is_empty()).then_some(Self { tokens, matched })
+    }
+
+    /// The one to follow: the first unless the second ranks higher.
+    pub fn better(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (first, second) {
+            (Some(first), Some(second)) if second.matched.rank() > first.matched.rank() => {
+                Some(second)
+            }
+            (first, second) => first.or(second),
+        }
+    }
+
     /// What planning needs to know of it.
     pub fn lookup(&self) -> Lookup {
         Lookup {
             length: self.tokens.len(),
-            strength: Strength::of_match(self.matched),
+            strength: self.matched.strength(),
         }
     }
 }

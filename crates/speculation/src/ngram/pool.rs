@@ -62,11 +62,7 @@ impl TenantPool {
         tenant.used = used;
         let young = tenant.young.propose_for(context, most);
         let old = tenant.old.propose_for(context, most);
-        let longer = match (young, old) {
-            (Some(young), Some(old)) if old.matched > young.matched => Some(old),
-            (young, old) => young.or(old),
-        };
-        longer.filter(|found| found.matched >= MIN_MATCH)
+        Found::better(young, old).filter(|found| found.matched.length >= MIN_MATCH)
     }
 
     /// Forgets a tenant.
@@ -99,7 +95,10 @@ mod tests {
         let mut pool = TenantPool::default();
         pool.learn(1, &[5, 6, 7, 8, 9]);
         let found = pool.propose(1, &[0, 5, 6, 7], 8).unwrap();
-        assert_eq!((found.tokens.as_slice(), found.matched), (&[8, 9][..], 3));
+        assert_eq!(
+            (found.tokens.as_slice(), found.matched.length),
+            (&[8, 9][..], 3)
+        );
         assert_eq!(pool.propose(2, &[0, 5, 6, 7], 8), None);
         assert_eq!(
             pool.propose(1, &[0, 6, 7], 8),
