@@ -64,13 +64,7 @@ impl Source {
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Model => 0,
-            Self::Ngram(Strength::Faint) => 1,
-            Self::Ngram(Strength::Weak) => 2,
-            Self::Ngram(Strength::Fair) => 3,
-            Self::Ngram(Strength::Strong) => 4,
-            Self::Ngram(Strength::Copy) => 5,
-            Self::Ngram(Strength::Turn) => 6,
-            Self::Ngram(Strength::Circle) => 7,
+            Self::Ngram(strength) => 1 + strength as usize,
         }
     }
 

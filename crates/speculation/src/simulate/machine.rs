@@ -123,6 +123,27 @@ impl Machine {
         ..Self::SMALL_MODEL
     };
 
+    /// A model of 1.1 billion weights in eight bits on two cores, as measured: steps wait for memory, so that eight rows take a
+    /// seventh more time than one, and every further one as much again.
+    pub const LARGE_MODEL: Self = Self {
+        free_rows: 8.0,
+        free_row: 0.02,
+        row: 0.14,
+        jitter: 0.06,
+        outliers: 0.005,
+        ..Self::CPU
+    };
+
+    /// The same where memory is fast, so that rows cost from the fifth on, and in every second spell as slow as above.
+    pub const LARGE_MODEL_IN_SPELLS: Self = Self {
+        free_rows: 4.0,
+        free_row: 0.03,
+        spell: 6.0,
+        slow: 1.5,
+        slow_memory: true,
+        ..Self::LARGE_MODEL
+    };
+
     /// A kernel for which every row costs: speculation loses from a few streams on.
     pub const STEEP: Self = Self {
         free_rows: 1.0,

@@ -36,6 +36,17 @@ pub struct Telling {
     pub tokens: Vec<u32>,
 }
 
+impl Telling {
+    /// Reads a line: a text's kind, the tokens of its prompt, then all tokens.
+    pub fn read(line: &str) -> Option<(&str, Self)> {
+        let mut words = line.split_whitespace();
+        let kind = words.next()?;
+        let prompt = words.next()?.parse().ok()?;
+        let tokens = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        Some((kind, Self { prompt, tokens }))
+    }
+}
+
 /// Streams that say recorded texts, one after the other.
 #[derive(Debug, Clone)]
 pub struct Recorded {
