@@ -11,16 +11,16 @@ COLOURS = {"goodput": "#0b7285", "threshold": "#e8590c", "off": "#868e96"}
 
 
 def read(paths):
-    """Cells by (model, workload, streams) and courses of the mix by (model, streams, policy); repeats of cells are added up, and each
-    one's goodput over off is kept."""
+    """Cells by (model, workload, streams) and courses of the mix by (model, streams, policy), all of them; repeats of cells are added
+    up, and each one's goodput over off is kept."""
     cells, runs = collections.defaultdict(dict), collections.defaultdict(list)
-    mixes = {}
+    mixes = collections.defaultdict(list)
     for path in paths:
         with open(path) as lines:
             for line in map(json.loads, lines):
                 key = line["model"], line["workload"], line["streams"]
                 if line["workload"] == "mix":
-                    mixes[line["model"], line["streams"], line["policy"]] = line
+                    mixes[line["model"], line["streams"], line["policy"]].append(line)
                     continue
                 policies = line["policies"]
                 if {"goodput", "off"} <= policies.keys():
@@ -71,20 +71,21 @@ def mix_table(mixes, model):
     policies = {key[2] for key in mixes if key[0] == model}
     fixed = sorted(fixed_of(policies), key=lambda p: int(p.split(":")[1]))
     order = [p for p in ["off", *fixed, "threshold", "goodput"] if p in policies]
-    residents = {count: mixes[model, count, RESIDENT] for count in streams if (model, count, RESIDENT) in mixes}
+    residents = {count: mixes[model, count, RESIDENT][-1] for count in streams if (model, count, RESIDENT) in mixes}
     head = ["streams", *order, "settled after a shift, s"]
     if residents:
         head += ["drafts as one that knew, s", "tokens/s of the first 2 s against its"]
-    print(f"\n### {model}, a mix that shifts every {next(iter(mixes.values()))['phase']:.0f} s, tokens/s\n")
+    print(f"\n### {model}, a mix that shifts every {next(iter(mixes.values()))[-1]['phase']:.0f} s, tokens/s\n")
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     for count in streams:
         row = [str(count)]
         for policy in order:
-            line = mixes.get((model, count, policy))
-            row.append(f"{line['sum']['rate']:.{0 if line['sum']['rate'] > 1000 else 1}f}" if line else "")
-        line, resident = mixes.get((model, count, "goodput")), residents.get(count)
-        row.append(numbers(settling(line)) if line else "")
+            rates = [line["sum"]["rate"] for line in mixes.get((model, count, policy), [])]
+            row.append(", ".join(f"{rate:.{0 if rate > 1000 else 1}f}" for rate in rates))
+        lines, resident = mixes.get((model, count, "goodput"), []), residents.get(count)
+        row.append("; ".join(numbers(settling(line)) for line in lines))
+        line = lines[-1] if lines else None
         if line and resident:
             row += [numbers(catching_up(line, resident)), numbers(first_seconds(line, resident))]
         row += [""] * (len(head) - len(row))
@@ -142,8 +143,8 @@ def is_near(depth, other, least):
 
 def plot(mixes, path):
     """Depth, acceptance and tokens/s over the mix at one stream, as SVG."""
-    line = next(iter(sorted((k, v) for k, v in mixes.items() if k[2] == "goodput")))[1]
-    others = [mixes[key] for key in mixes if key[:2] == (line["model"], line["streams"]) and key[2] in ("off", "threshold")]
+    line = mixes[min(key for key in mixes if key[2] == "goodput")][-1]
+    others = [mixes[key][-1] for key in mixes if key[:2] == (line["model"], line["streams"]) and key[2] in ("off", "threshold")]
     course, phase = line["course"], line["phase"]
     end = course[-1][0] + 0.25
     width, left, panel, gap = 760, 60, 120, 26
@@ -173,7 +174,9 @@ def plot(mixes, path):
         parts.append(f'<line x1="{x(number * phase):.1f}" x2="{x(number * phase):.1f}" y1="30" y2="{bottom}" stroke="#adb5bd" stroke-dasharray="3,3"/>')
         parts.append(f'<text x="{x((number + 0.5) * phase):.1f}" y="20" text-anchor="middle">{name}</text>')
         parts.append(f'<text x="{x(number * phase):.1f}" y="{bottom + 14}" text-anchor="middle">{number * phase:.0f} s</text>')
-    for place, (policy, colour) in enumerate(COLOURS.items()):
+    shown = [policy for policy in COLOURS if policy in ("goodput", *(other["policy"] for other in others))]
+    for place, policy in enumerate(shown):
+        colour = COLOURS[policy]
         parts.append(f'<text x="{left + 20 + 110 * place}" y="{bottom + 32}" fill="{colour}">&#9473; {policy}</text>')
     title = f"{line['model']}, {line['streams']} stream{'s' if line['streams'] > 1 else ''}"
     parts.append(f'<text x="{width - 15}" y="{bottom + 32}" text-anchor="end">{title}</text>')
