@@ -18,8 +18,8 @@ impl Match {
         self.length >= self.distance
     }
 
-    /// Which of several to follow: the longest. A circle counts twice, for those were right in three of four cases where a
-    /// match of up to twice their length said something else.
+    /// Which of several to follow: the longest. A circle counts twice: where a longer match said something else, circles were right
+    /// in four cases of five, but for short ones within long copies.
     pub(super) fn rank(&self) -> usize {
         match self.is_circle() {
             true => 2 * self.length,

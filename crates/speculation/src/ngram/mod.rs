@@ -7,8 +7,9 @@
 //! The index is the match finder of LZ77: for every pair of tokens the latest place where it ended, and for
 //! every place the one before it with the same pair. A lookup walks a bounded part of that chain, measures
 //! how far back each place agrees with the present end, and takes the longest agreement, the latest of
-//! equals; but a text that goes in circles is followed round before a match that is not twice as long ([`Match`]). While a copy goes on, the place where the last lookup was found is tried first: it is the right
-//! one even if its pairs are too common to be found again. Where no pair has been before, what followed the last token the
+//! equals; but a text that goes in circles is followed round before a match that is not more than twice as long ([`Match`]).
+//! While a copy goes on, the place where the last lookup was found is tried first: it is the right one even if its pairs are
+//! too common to be found again. Where no pair has been before, what followed the last token the
 //! last time is a guess too: seldom right, and free on a machine that waits for memory. Adding a token is O(1), 12 bytes a
 //! token, and as much again for each different one.
 //!
