@@ -80,10 +80,13 @@ impl Controller {
             context: outcome.context,
         };
         let costs = &mut self.evidence.costs;
-        // Rows of prompts drown the difference that drafts make.
-        if outcome.prefill_rows == 0 {
+        // Rows of prompts drown the difference that drafts make. And behind all that the draft model has read the target finds the
+        // caches empty: a short step, of one sequence, takes half as long again.
+        let swept = outcome.caught_up > 0 && shape.sequences == 1;
+        if outcome.prefill_rows == 0 && !swept {
             costs.observe_verify(now, &shape, outcome.verify);
         }
+        costs.observe_planning(outcome.drafts.len(), outcome.planning);
         let context = outcome.context / outcome.drafts.len().max(1);
         let (passes, rows) = (outcome.passes, outcome.pass_rows);
         costs.observe_catch_up(outcome.caught_up, outcome.catch_up);

@@ -166,4 +166,7 @@ pub struct Outcome<'a> {
     pub caught_up: usize,
     /// Tokens that it read along with its passes.
     pub read_along: usize,
+    /// Time that was spent on deciding what to draft, and on learning from the step before: what a step takes longer about which
+    /// nobody is asked. No part of the others.
+    pub planning: Duration,
 }

@@ -24,14 +24,18 @@ fn threshold() -> LawSpec {
 
 /// Against no speculation, and against the best fixed depth, over runs with other luck.
 fn ratios(world: &World, seconds: f64) -> (f64, f64) {
-    const RUNS: u64 = 4;
+    ratios_of(4, world, seconds)
+}
+
+/// The same over so many runs.
+fn ratios_of(runs: u64, world: &World, seconds: f64) -> (f64, f64) {
     let rate = |law| -> f64 {
         let with = |seed| World {
             seed,
             ..world.clone()
         };
         let run = |seed| with(seed).run(law, seconds).tokens_per_second();
-        (1..=RUNS).map(run).sum()
+        (1..=runs).map(run).sum()
     };
     let off = rate(LawSpec::Fixed(0));
     let best = FIXED
@@ -131,14 +135,15 @@ fn copies_are_not_drafted_beyond_where_a_group_of_rows_ends() {
 fn hard_stretches_do_not_turn_drafts_off() {
     for machine in [Machine::CPU, Machine::VLLM_CPU, Machine::SMALL_MODEL] {
         let world = World::steady(machine, Text::UNEVEN_PROSE, 1);
-        let (_, to_best) = ratios(&world, 3_000.0 * machine.step);
+        // So short a run is mostly what its first dozen of guesses was.
+        let (_, to_best) = ratios_of(24, &world, 3_000.0 * machine.step);
         assert!(to_best >= 0.95, "{to_best:.3} of the best fixed depth");
     }
 }
 
 /// Over runs with other luck.
 fn mean_ratio_to_off(world: &World, seconds: f64) -> f64 {
-    let seeds = 1..=4;
+    let seeds = 1..=24;
     let ratio = |seed| {
         let world = World {
             seed,

@@ -14,7 +14,7 @@ mod lookup;
 mod model;
 mod warning;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use speculation::{
     Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Drafters, Lookup,
@@ -41,6 +41,9 @@ pub(crate) struct Drafting {
     allowed: Drafters,
     /// What the tokens of the next drafts must be worth.
     worth: Worth,
+    /// What the plan of this step took, and learning from the step before.
+    planning: Duration,
+    learning: Duration,
     /// Until then the controller need not be asked: nothing is going to be drafted.
     paused_until: Duration,
     /// The deepest draft of the decision that was told last.
@@ -97,6 +100,8 @@ impl Drafting {
             drafters,
             allowed: config.drafters,
             worth: Worth::default(),
+            planning: Duration::ZERO,
+            learning: Duration::ZERO,
             paused_until: Duration::ZERO,
             told: None,
             low_acceptance: LowAcceptance::default(),
@@ -122,6 +127,7 @@ impl Drafting {
         decoding: &[Decoding<'_>],
         row_budget: usize,
     ) -> (Vec<Intent>, Decision) {
+        let began = Instant::now();
         let candidates: Vec<Candidate> = decoding.iter().map(|one| self.candidate(one)).collect();
         let step = Step {
             candidates: &candidates,
@@ -139,8 +145,10 @@ impl Drafting {
         let intents = decoding
             .iter()
             .zip(drafts)
-            .map(|(one, draft)| Intent::new(one.id, &draft));
-        (intents.collect(), decision)
+            .map(|(one, draft)| Intent::new(one.id, &draft))
+            .collect();
+        self.planning = began.elapsed();
+        (intents, decision)
     }
 
     /// What those who may draft for a sequence could do.
@@ -254,6 +262,7 @@ impl Drafting {
         step: Duration,
         drafting: DraftTime,
     ) {
+        let began = Instant::now();
         for drafter in &mut self.drafters {
             for fate in fates {
                 drafter.verified(fate.id, fate.tokens + fate.accepted);
@@ -280,13 +289,14 @@ impl Drafting {
             drafts: &verified,
             context: fates.iter().map(|fate| fate.tokens).sum(),
             prefill_rows,
-            verify: step.saturating_sub(drafting.passes + drafting.catching_up),
+            verify: step.saturating_sub(drafting.passes + drafting.catching_up + self.planning),
             draft: drafting.passes,
             passes: drafting.count,
             pass_rows: drafting.rows,
             catch_up: drafting.catching_up,
             caught_up: drafting.caught_up,
             read_along: drafting.read_along,
+            planning: self.planning + self.learning,
         };
         self.controller.observe(now, &outcome);
         for fate in fates {
@@ -301,6 +311,7 @@ impl Drafting {
             let advice = self.controller.advice();
             tracing::warn!(acceptance, advice, "few drafts are accepted");
         }
+        self.learning = began.elapsed();
     }
 
     /// All sequences are gone, and their names may be given again.

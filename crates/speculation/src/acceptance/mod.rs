@@ -76,9 +76,13 @@ fn sequence_prior(source: Source) -> f64 {
     if source.runs_a_model() { 2.0 } else { 8.0 }
 }
 
-/// The same between a source's level and "as the shape says". Two or three drafts: the first one alone may be bad luck, and
-/// a source that is given up for it is hardly tried again.
-const SOURCE_PRIOR: f64 = 1.0;
+/// The same between a source's level and "as the shape says": at first half a dozen drafts, because one alone may be bad luck, and
+/// a source that is given up for it, behind all that was read for it, is hardly tried again. Later a source that was as usual for
+/// long may change at once.
+fn source_prior(drafts: u64) -> f64 {
+    const FIRST_DRAFTS: u64 = 12;
+    if drafts < FIRST_DRAFTS { 3.0 } else { 1.0 }
+}
 
 /// Survival of each position of a draft, falling.
 pub type Survival = [f64; MAX_DEPTH];
@@ -197,7 +201,7 @@ impl Acceptance {
         let observed = f64::from(u8::from(accepted < drafted));
         // Where much more is rejected than usual, that is the text's doing: it says little about the drafter. The few
         // positions that probes reach would else sink below those that they do not.
-        let usual = record.level.ratio(1.0, SOURCE_PRIOR);
+        let usual = record.level.ratio(1.0, source_prior(record.totals.drafts));
         let weight = usual.max(1.0).powi(-2);
         record.shape.observe(drafted, accepted, weight);
         record.level.observe(now, observed, expected, SOURCE_DECAY);
@@ -236,7 +240,7 @@ impl Acceptance {
         let Some(record) = self.sources.get(source.index()) else {
             return survival;
         };
-        let usual = record.level.ratio(1.0, SOURCE_PRIOR);
+        let usual = record.level.ratio(1.0, source_prior(record.totals.drafts));
         let level = self
             .sequences
             .get(&sequence)
@@ -254,7 +258,11 @@ impl Acceptance {
     pub fn goes_on(&self, source: Source) -> f64 {
         self.sources
             .get(source.index())
-            .map_or(1.0, |record| record.drafted.ratio(1.0, SOURCE_PRIOR))
+            .map_or(1.0, |record| {
+                record
+                    .drafted
+                    .ratio(1.0, source_prior(record.totals.drafts))
+            })
             .min(1.0)
     }
 

@@ -9,7 +9,7 @@ use super::RunningMedian;
 
 /// Plain steps behind drafts until they are as any other, and the one at which a run of them is judged.
 pub(crate) const SOON: usize = 5;
-const RUN: usize = 12;
+const RUN: usize = SOON + 4;
 
 /// Runs before their ratio is believed, and ratios within which it is: less may be noise, more is something else.
 const FEWEST_RUNS: usize = 3;
@@ -54,6 +54,12 @@ impl Aftermath {
             self.ratios.push(self.first / self.late.median());
         }
         self.since
+    }
+
+    /// Seconds that all plain steps behind a draft take longer for it, of so many sequences and `seconds` each.
+    pub(super) fn whole(&self, batch: usize, seconds: f64) -> f64 {
+        let more = |since| self.factor(since, batch, seconds) - 1.0;
+        seconds * (1..=SOON).map(more).sum::<f64>()
     }
 
     /// What a plain step of so many sequences takes, the `since`-th behind drafts, over what it would take in a run of them.

@@ -45,12 +45,12 @@
 //! ```
 
 mod aftermath;
-mod cell;
+mod beliefs;
+mod filter;
 mod paces;
 mod plane;
 mod surface;
 mod table;
-mod tempo;
 
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ pub struct Costs {
     draft: Surface,
     draft_ratio: f64,
     catch_up: RunningMedian,
+    /// Planning, for each sequence and one.
+    planning: RunningMedian,
 }
 
 /// A pass of the draft model against a step of the target, until it is measured.
@@ -102,6 +104,7 @@ impl Costs {
             }),
             draft_ratio,
             catch_up: RunningMedian::default(),
+            planning: RunningMedian::default(),
         }
     }
 
@@ -164,6 +167,17 @@ impl Costs {
         tokens as f64 * token
     }
 
+    /// Learns what it took to plan a step of so many sequences.
+    pub fn observe_planning(&mut self, sequences: usize, took: Duration) {
+        let each = took.as_secs_f64() / (sequences + 1) as f64;
+        self.planning.push(each);
+    }
+
+    /// Seconds that planning takes: a step that nothing is ever drafted in goes without.
+    pub fn planning(&self, sequences: usize) -> f64 {
+        self.planning.median() * (sequences + 1) as f64
+    }
+
     /// Seconds for the target's part of a step.
     pub fn verify(&self, shape: &StepShape) -> f64 {
         self.verify.present().at(shape)
@@ -185,22 +199,21 @@ impl Costs {
         self.draft.at(&shape)
     }
 
-    /// Samples behind [`Costs::verify`] at this very batch and number of drafted tokens, over those it takes
+    /// What is known of [`Costs::verify`] at this very batch and number of drafted tokens, over what it takes
     /// on so noisy a machine: from 1 on it can be relied on.
-    pub fn evidence(&self, now: Duration, shape: &StepShape) -> f64 {
-        self.verify
-            .present()
-            .evidence(now, shape.sequences, shape.drafted)
+    pub fn evidence(&self, shape: &StepShape) -> f64 {
+        let surface = self.verify.present();
+        surface.evidence(shape.sequences, shape.drafted)
+    }
+
+    /// Seconds that plain steps behind a draft take longer for it, all together.
+    pub(crate) fn left_behind(&self, shape: &StepShape) -> f64 {
+        self.verify.present().left_behind(shape)
     }
 
     /// How uneven steps are that should take the same, as a part of them.
     pub(crate) fn unevenness(&self) -> f64 {
         self.verify.present().unevenness()
-    }
-
-    /// Whether steps without drafts would settle a doubt about what is learnt.
-    pub(crate) fn wants_plain(&self) -> bool {
-        self.verify.present().wants_plain()
     }
 
     /// Most drafted tokens whose cost is known for so many sequences, or can be guessed at.
@@ -216,10 +229,7 @@ impl Costs {
 
     /// Seconds for the target at each number of drafted tokens from 0 to `most`.
     pub(crate) fn verify_curve(&self, shape: &StepShape, most: usize) -> Vec<f64> {
-        let surface = self.verify.present();
-        (0..=most)
-            .map(|drafted| surface.at(&StepShape { drafted, ..*shape }))
-            .collect()
+        self.verify.present().curve(shape, most)
     }
 }
 
@@ -231,7 +241,7 @@ pub(crate) struct RunningMedian {
 }
 
 /// Samples a median is taken of: seven outliers among them change nothing.
-pub(crate) const MEDIAN_OF: usize = 15;
+const MEDIAN_OF: usize = 15;
 
 impl RunningMedian {
     pub(crate) fn push(&mut self, sample: f64) {
@@ -247,29 +257,22 @@ impl RunningMedian {
         self.latest.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.latest.len() == MEDIAN_OF
-    }
-
     /// 0 when there is none.
     pub(crate) fn median(&self) -> f64 {
-        median(self.latest.iter().copied())
+        median(&self.latest)
     }
 }
 
-/// The lower median of at most [`cell::KEPT`] samples: an even number of them, one of them an outlier, must not answer
+/// The lower median of at most [`MEDIAN_OF`] samples: an even number of them, one of them an outlier, must not answer
 /// with it. 0 when there is none.
-pub(crate) fn median(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted = [0.0; cell::KEPT];
-    let mut count = 0;
-    for (place, sample) in sorted.iter_mut().zip(samples) {
-        *place = sample;
-        count += 1;
-    }
-    let Some(samples) = sorted.get_mut(..count).filter(|_| count > 0) else {
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = [0.0; MEDIAN_OF];
+    let count = samples.len().min(MEDIAN_OF);
+    let Some(sorted) = sorted.get_mut(..count).filter(|_| count > 0) else {
         return 0.0;
     };
-    *samples
+    sorted.copy_from_slice(samples.get(..count).unwrap_or_default());
+    *sorted
         .select_nth_unstable_by((count - 1) / 2, f64::total_cmp)
         .1
 }

@@ -40,7 +40,7 @@ impl Pace {
     }
 
     fn judge(&mut self, shape: &StepShape, seconds: f64) {
-        let off = (seconds / self.surface.at(shape)).ln();
+        let off = (seconds / self.surface.of_late(shape)).ln();
         let misfit = off.abs().min(LARGEST_MISFIT);
         self.misfit += RATE * (misfit - self.misfit);
     }
@@ -74,7 +74,7 @@ impl Paces {
         self.believe_the_best();
         let surface = &mut self.present.surface;
         surface.observe(now, shape, seconds);
-        if let Some(other) = surface.part_from_home(now) {
+        if let Some(other) = surface.part_from_home() {
             self.change_to(Pace::new(other));
         }
     }

@@ -80,9 +80,10 @@ pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
     let plain = arms.len() as f64 / costs.verify(0).max(f64::MIN_POSITIVE);
     let (mut best, mut best_goodput) = ((0, 0), plain);
     let deepest = items.iter().map(|item| item.depth).max().unwrap_or(0);
-    // Without a draft model a bound on the depth saves nothing, and one walk over the items is enough.
-    let models = items.iter().any(|item| item.runs_a_model);
-    let first_bound = if models { 0 } else { deepest };
+    // Without a draft model a bound on the depth saves nothing, nor does it where there is nobody to share passes with: one walk over
+    // the items is enough.
+    let shares_passes = arms.len() > 1 && items.iter().any(|item| item.runs_a_model);
+    let first_bound = if shares_passes { 0 } else { deepest };
     for bound in first_bound..=deepest {
         let mut in_pass = [0usize; MAX_DEPTH + 1];
         let (mut tokens, mut passes, mut rows, mut drafted) = (arms.len() as f64, 0.0, 0, 0.0);
@@ -98,7 +99,7 @@ pub fn allocate(arms: &[Arm], costs: &StepCosts) -> Allocation {
                 passes += item.begins;
                 *count += 1;
             }
-            let seconds = costs.verify_about(drafted) + passes;
+            let seconds = costs.verify_about(drafted) + passes + costs.planning;
             let goodput = tokens / seconds.max(f64::MIN_POSITIVE);
             if goodput > best_goodput {
                 (best, best_goodput) = ((bound, rows), goodput);

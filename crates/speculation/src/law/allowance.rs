@@ -128,7 +128,7 @@ impl Allowance {
             let step = self.plain.with(now, sequences, learnt);
             let step = step.max(f64::MIN_POSITIVE);
             let tokens: usize = drafts.iter().map(|one| one.accepted + 1).sum();
-            let took = outcome.verify + outcome.draft + outcome.catch_up;
+            let took = outcome.verify + outcome.draft + outcome.catch_up + outcome.planning;
             let plain = tokens as f64 / sequences as f64;
             self.settle(now, sequences, step, plain, took.as_secs_f64() / step);
         } else if plain {
@@ -237,6 +237,7 @@ mod tests {
             catch_up: Duration::ZERO,
             caught_up: 0,
             read_along: 0,
+            planning: Duration::ZERO,
         };
         allowance.observe(Duration::ZERO, &outcome, learnt);
         allowance.rests(Duration::ZERO)

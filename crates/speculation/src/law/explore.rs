@@ -37,6 +37,8 @@ pub(super) struct Draught<'a> {
     pub(super) arms: &'a [Arm],
     pub(super) costs: &'a StepCosts,
     pub(super) depths: &'a [usize],
+    /// Seconds that a draft costs the steps behind it where nothing else is drafted.
+    pub(super) leaves: f64,
     /// Evidence of what a step without drafts costs.
     pub(super) plain_evidence: f64,
     /// Whether it is time for such a step.
@@ -229,7 +231,10 @@ impl Draught<'_> {
         if tried.iter().sum::<usize>() > costs.most() {
             return None;
         }
-        let seconds = costs.seconds(arms, &tried) - costs.seconds(arms, self.depths);
+        let mut seconds = costs.seconds(arms, &tried) - costs.seconds(arms, self.depths);
+        if self.depths.iter().all(|&depth| depth == 0) {
+            seconds += self.leaves;
+        }
         let price = self.price();
         let gain = (tokens(arms, &tried) - tokens(arms, self.depths)) / price;
         let read: f64 = arms

@@ -44,7 +44,7 @@
 //!             draft: Duration::from_millis(2 * depth as u64),
 //!             passes: depth,
 //!             pass_rows: depth,
-//!             catch_up: Duration::ZERO, caught_up: 0, read_along: 0,
+//!             catch_up: Duration::ZERO, caught_up: 0, read_along: 0, planning: Duration::ZERO,
 //!         });
 //!     }
 //!     depth
@@ -167,14 +167,10 @@ impl Law for Goodput {
             arms: &arms,
             costs: &costs,
             depths: &depths,
-            plain_evidence: evidence.costs.evidence(now, &shape),
-            plain_is_due: self.plain_steps.are_due(evidence.costs.age(now, &shape))
-                || evidence.costs.wants_plain(),
-            known: &|drafted| {
-                evidence
-                    .costs
-                    .evidence(now, &StepShape { drafted, ..shape })
-            },
+            leaves: self.quiet.price_of_a_draft(&costs) + evidence.costs.left_behind(&shape),
+            plain_evidence: evidence.costs.evidence(&shape),
+            plain_is_due: self.plain_steps.are_due(evidence.costs.age(now, &shape)),
+            known: &|drafted| evidence.costs.evidence(&StepShape { drafted, ..shape }),
         };
         let speedup = costs.speedup(&arms, &depths);
         let mut worth = costs.worth(&arms, &depths);
@@ -186,7 +182,9 @@ impl Law for Goodput {
         let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
         self.plain_steps.planned(plain(&depths), plain(&tried));
         let nothing = plain(&tried) && plain(&depths);
-        let pause = self.quiet.planned(now, !nothing, model_is_wanted);
+        let pause = self
+            .quiet
+            .planned(now, arms.len(), !nothing, model_is_wanted);
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who
@@ -216,7 +214,7 @@ impl Law for Goodput {
         let looked_up = |v: &Verified| v.drafted > 0 && !v.source.runs_a_model();
         if outcome.prefill_rows == 0 && !outcome.drafts.iter().all(looked_up) {
             let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
-            let seconds = (outcome.verify + outcome.draft).as_secs_f64();
+            let seconds = (outcome.verify + outcome.draft + outcome.planning).as_secs_f64();
             self.achieved.push(tokens as f64, seconds);
         }
         self.allowance.observe(now, outcome, self.plain);

@@ -2,7 +2,7 @@
 //!
 //! A law that only does what it believes best never learns that it is wrong: at depth 0 no draft is ever
 //! seen, and at depth 4 no plain step. So now and then one step does something else. The price comes out of
-//! an account that fills with [`BUDGET`] of the time: a probe is made when the account can pay what it is
+//! an account that fills with a part of the time: a probe is made when the account can pay what it is
 //! expected to lose, and is charged what it did lose. A probe that gained pays in. So losses stay below the
 //! budget whatever happens, and where drafts have begun to succeed probes follow each other at once: a
 //! shift is noticed after one probe and believed after a few. What the draft model has to read before a first probe is

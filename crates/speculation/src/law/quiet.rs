@@ -7,16 +7,42 @@
 
 use std::time::Duration;
 
+use super::step_costs::StepCosts;
+use crate::cost::SOON;
+
 /// How long nobody asks: a small part of the time in which a change must be noticed. Longer steps are planned each: it costs
 /// them nothing.
 const PAUSE: Duration = Duration::from_millis(16);
 
-/// The same where the draft model would be asked for drafts if it had less to read for them: that may change soon.
-const SHORT_PAUSE: Duration = Duration::from_millis(4);
+/// How soon pauses begin, and how long they are where the draft model would be asked for drafts if it had less to read for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Patience {
+    /// Steps without drafts before the first pause. While drafts leave something behind for the steps that follow, each of those is
+    /// of interest, and a few that nothing is left behind for.
+    steps: u32,
+    short_pause: Duration,
+}
 
-/// Steps without drafts before the first pause. While drafts leave something behind for the steps that follow, each of those is
-/// of interest.
-const BEFORE_A_PAUSE: u32 = 12;
+/// One sequence has hard stretches, behind which its drafts pay again at once.
+const OF_ONE: Patience = Patience {
+    steps: SOON as u32 + 7,
+    short_pause: Duration::from_millis(4),
+};
+
+/// Those of many even out, and there is more to do around each plan: 80 microseconds for sixteen of them, a fortieth of a step.
+const OF_MANY: Patience = Patience {
+    steps: SOON as u32 + 3,
+    short_pause: Duration::from_millis(12),
+};
+
+/// Sequences from which on they are many.
+const MANY: usize = 4;
+
+impl Patience {
+    fn of(sequences: usize) -> Self {
+        if sequences < MANY { OF_ONE } else { OF_MANY }
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quiet {
@@ -35,21 +61,34 @@ impl Quiet {
         ((paused.as_secs_f64() / step.max(f64::MIN_POSITIVE)) as u32).max(1)
     }
 
-    /// Takes note of a step in which something is drafted, or not; and whether it would be if there were less to read for it.
-    /// Gives how long nobody need ask now.
-    pub(super) fn planned(&mut self, now: Duration, drafts: bool, wanted: bool) -> Duration {
+    /// Seconds that are spent on the plans of steps which would go without them but for a draft.
+    pub(super) fn price_of_a_draft(&self, costs: &StepCosts) -> f64 {
+        let patience = Patience::of(costs.sequences());
+        f64::from(patience.steps) * costs.planning
+    }
+
+    /// Takes note of a step of so many sequences in which something is drafted, or not; and whether it would be if there were less
+    /// to read for it. Gives how long nobody need ask now.
+    pub(super) fn planned(
+        &mut self,
+        now: Duration,
+        sequences: usize,
+        drafts: bool,
+        wanted: bool,
+    ) -> Duration {
         self.steps = if drafts {
             0
         } else {
             self.steps.saturating_add(1)
         };
-        let pause = match (self.steps > BEFORE_A_PAUSE, wanted) {
+        let patience = Patience::of(sequences);
+        let pauses = self.steps > patience.steps;
+        self.waits_since = (pauses && wanted).then_some(now);
+        match (pauses, wanted) {
             (false, _) => Duration::ZERO,
-            (true, true) => SHORT_PAUSE,
+            (true, true) => patience.short_pause,
             (true, false) => PAUSE,
-        };
-        self.waits_since = (pause == SHORT_PAUSE).then_some(now);
-        pause
+        }
     }
 }
 
@@ -59,27 +98,30 @@ mod tests {
 
     #[test]
     fn pauses_begin_some_steps_behind_drafts_and_are_short_where_some_are_wanted() {
-        let mut quiet = Quiet::default();
         let now = Duration::from_secs(1);
-        for wanted in [false, true] {
-            assert_eq!(quiet.planned(now, true, wanted), Duration::ZERO);
-            let at_once = (0..100).take_while(|_| quiet.planned(now, false, wanted).is_zero());
-            assert_eq!(at_once.count(), BEFORE_A_PAUSE as usize);
+        for (sequences, patience) in [(1, OF_ONE), (16, OF_MANY)] {
+            let mut quiet = Quiet::default();
+            let mut planned = |drafts, wanted| quiet.planned(now, sequences, drafts, wanted);
+            for wanted in [false, true] {
+                assert_eq!(planned(true, wanted), Duration::ZERO);
+                let at_once = (0..100).take_while(|_| planned(false, wanted).is_zero());
+                assert_eq!(at_once.count(), patience.steps as usize);
+            }
+            assert!(planned(false, true) < planned(false, false));
         }
-        assert!(quiet.planned(now, false, true) < quiet.planned(now, false, false));
     }
 
     #[test]
     fn a_plan_behind_a_short_pause_stands_for_all_its_steps() {
         let mut quiet = Quiet::default();
         let now = Duration::from_secs(1);
-        let later = now + SHORT_PAUSE;
-        quiet.planned(now, true, true);
+        let later = now + OF_ONE.short_pause;
+        quiet.planned(now, 1, true, true);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "there was no pause");
-        while quiet.planned(now, false, true).is_zero() {}
+        while quiet.planned(now, 1, false, true).is_zero() {}
         assert_eq!(quiet.stands_for(later, 0.001), 4);
         assert_eq!(quiet.stands_for(later, 0.1), 1);
-        quiet.planned(now, false, false);
+        quiet.planned(now, 1, false, false);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "nothing was wanted");
     }
 }

@@ -10,10 +10,13 @@ use crate::worth::Worth;
 /// Costs of the step that is being planned, in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepCosts {
+    sequences: usize,
     /// Target, by drafted tokens.
     verify: Vec<f64>,
     /// One pass of the draft model, by sequences in it.
     pass: Vec<f64>,
+    /// Planning, where something is drafted: where nothing is for long, steps go without a plan.
+    pub(super) planning: f64,
     /// How uneven steps are that should take the same, as a part of them.
     pub(super) unevenness: f64,
 }
@@ -33,12 +36,14 @@ impl StepCosts {
         let by_model = arms.iter().filter(|arm| arm.runs_a_model).count();
         let share = context / sequences.max(1);
         Self {
+            sequences,
             verify: evidence
                 .costs
                 .verify_curve(&shape, most.min(step.row_budget).min(reach)),
             pass: (0..=by_model)
                 .map(|n| evidence.costs.draft_pass(n, n * share))
                 .collect(),
+            planning: evidence.costs.planning(sequences),
             unevenness: evidence.costs.unevenness(),
         }
     }
@@ -46,14 +51,21 @@ impl StepCosts {
     /// `base` seconds for a step, `row` of that for each drafted token, `pass` of that for each pass.
     pub fn linear(sequences: usize, base: f64, row: f64, pass: f64) -> Self {
         Self {
+            sequences,
             verify: (0..=sequences * MAX_DEPTH)
                 .map(|drafted| base * (1.0 + row * drafted as f64))
                 .collect(),
             pass: (0..=sequences)
                 .map(|n| if n == 0 { 0.0 } else { base * pass })
                 .collect(),
+            planning: 0.0,
             unevenness: 0.0,
         }
+    }
+
+    /// Sequences that it is planned for.
+    pub(super) fn sequences(&self) -> usize {
+        self.sequences
     }
 
     /// Rows that drafts may add.
@@ -137,7 +149,8 @@ impl StepCosts {
             passes += runs * self.pass(sequences);
             runs *= goes_on;
         }
-        self.verify_about(rows) + passes + begins
+        let planning = if rows > 0.0 { self.planning } else { 0.0 };
+        self.verify_about(rows) + passes + begins + planning
     }
 
     /// Expected tokens per second with these depths.

@@ -31,7 +31,7 @@
 //!     let took = Duration::from_millis(9);
 //!     law.observe(now, &Outcome {
 //!         drafts: &[verified], context: 9, prefill_rows: 0, verify: took, draft: took, passes: drafted,
-//!         pass_rows: drafted, catch_up: Duration::ZERO, caught_up: 0, read_along: 0,
+//!         pass_rows: drafted, catch_up: Duration::ZERO, caught_up: 0, read_along: 0, planning: Duration::ZERO,
 //!     });
 //!     drafted
 //! };
@@ -200,6 +200,7 @@ mod tests {
                 catch_up: Duration::ZERO,
                 caught_up: 0,
                 read_along: 0,
+                planning: Duration::ZERO,
             };
             law.observe(now, &outcome);
         }

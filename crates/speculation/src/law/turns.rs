@@ -5,8 +5,8 @@
 //! counted: the steps of a sequence in which the model's draft would be the best, had it nothing to read, whether it is
 //! made or not. What is to be read is paid over the mean of the sequences that ended.
 //!
-//! That mean may be of other texts. A sequence that has wanted the model more often than that is expected to go on for as
-//! long again: so it begins at the latest when what it missed was worth what there is to read, and never loses more than
+//! A sequence that has wanted the model for a while without getting it has so many less to come. But that mean may be of other
+//! texts: one that has wanted it for more than half of it is expected to go on for as long again: so it begins at the latest when what it missed was worth what there is to read, and never loses more than
 //! that for having waited.
 
 use foldhash::{HashMap, HashMapExt};
@@ -40,7 +40,8 @@ impl Turns {
     /// Drafts of the model that are expected for a sequence from now on.
     pub(super) fn expected(&self, sequence: u64) -> f64 {
         let so_far = self.running.get(&sequence).copied().unwrap_or(0);
-        self.mean.max(f64::from(so_far)).max(1.0)
+        let so_far = f64::from(so_far);
+        (self.mean - so_far).max(so_far).max(1.0)
     }
 
     /// A draft of the model would have been the best for this sequence in so many steps.

@@ -87,6 +87,7 @@ pub(super) fn drive(
                     catch_up: Duration::from_secs_f64(catch_up),
                     caught_up: read,
                     read_along: 0,
+                    planning: Duration::ZERO,
                 },
             );
         }

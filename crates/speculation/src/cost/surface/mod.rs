@@ -1,4 +1,4 @@
-//! Cells, plane, tempo and table put together: one cost over (batch, drafted, context).
+//! Beliefs, plane and table put together: one cost over (batch, drafted, context).
 
 mod home;
 mod learn;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::StepShape;
 use super::aftermath::Aftermath;
-use super::cell::Cell;
+use super::beliefs::{Beliefs, Unknown};
 pub(super) use super::plane::Prior;
 use super::plane::{Plane, Point};
 use super::table::Table;
-use super::tempo::Tempo;
 use crate::acceptance::MAX_DEPTH;
+use home::Home;
 
 /// Cells kept. A server sees a few batch sizes at a time, each with a dozen numbers of drafted tokens; the
-/// longest unused goes when there are more.
-const MAX_CELLS: usize = 128;
+/// longest unused goes when there are more. What is learnt of one is told to all, so they are also what a step costs here.
+const MAX_CELLS: usize = 64;
 
 /// Rows, over those that were ever seen of a batch, whose cost may be guessed at. A guess that is wrong is then wrong for
 /// a step that is twice as long, and not for one that is ten times as long.
@@ -39,8 +39,8 @@ const PLANE_DISTANCE: f64 = 1.5;
 /// Relative difference of costs that a distance of 1 stands for.
 const DIFFERENCE: f64 = 0.08;
 
-/// Deviation of a median of `n` samples: this, times their mean distance, over the root of `n`.
-const MEDIAN_DEVIATION: f64 = 1.25 * 1.25;
+/// Deviation of a sample, as times the mean distance of samples: more than that of an even machine.
+const SAMPLE_DEVIATION: f64 = 1.25 * 1.25;
 
 /// Depth of drafts at which the prior is held against what small ones cost, and the samples that it is worth there.
 const FAR: f64 = 4.0;
@@ -55,17 +55,20 @@ const LEAST_NOISE: f64 = 2.0;
 /// Bounds of the samples that takes.
 const KNOWN_FROM: (f64, f64) = (3.0, 25.0);
 
+/// Samples of a cell that count at most: whatever else there is to learn of it, it changes meanwhile.
+const COUNTED: usize = 40;
+
 /// Learns and answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Surface {
     prior: Prior,
+    cells: BTreeMap<(usize, usize), Cell>,
+    beliefs: Beliefs,
     /// Where steps without drafts are what others are held against: what drafts leave behind for them.
     aftermath: Option<Aftermath>,
-    cells: BTreeMap<(usize, usize), Cell>,
-    tempo: Tempo,
-    /// The tempo that its costs were learnt at.
-    home: f64,
-    context: ContextSlope,
+    home: Home,
+    /// Tokens in the cache of a sequence, of late.
+    context: f64,
     plane: Plane,
     table: Table,
     samples: usize,
@@ -73,27 +76,21 @@ pub(crate) struct Surface {
     unseen: usize,
 }
 
-/// Decayed regression of deviations within cells on deviations of context.
-#[derive(Debug, Clone, Copy, Default)]
-struct ContextSlope {
-    together: f64,
-    squares: f64,
+/// One kind of step: so many sequences, so many drafted tokens.
+#[derive(Debug, Clone)]
+struct Cell {
+    cost: Unknown,
+    /// Where its samples stand on average: a cell covers up to a quarter of an octave.
+    batch: f64,
+    drafted: f64,
+    seen: usize,
+    latest: Duration,
 }
 
-impl ContextSlope {
-    const KEEP: f64 = 0.998;
-    /// Squares of deviations, in tokens, that must be exceeded before a slope is believed: jitter over a few
-    /// dozen tokens of difference says nothing.
-    const DOUBT: f64 = 3e6;
-
-    fn push(&mut self, seconds: f64, context: f64) {
-        self.together = self.together * Self::KEEP + seconds * context;
-        self.squares = self.squares * Self::KEEP + context * context;
-    }
-
-    /// Seconds for each token of context.
-    fn value(&self) -> f64 {
-        (self.together / (self.squares + Self::DOUBT)).max(0.0)
+impl Cell {
+    /// Samples that count.
+    fn counted(&self) -> f64 {
+        self.seen.min(COUNTED) as f64
     }
 }
 
@@ -101,11 +98,11 @@ impl Surface {
     pub(super) fn new(prior: Prior) -> Self {
         Self {
             prior,
-            aftermath: None,
             cells: BTreeMap::new(),
-            tempo: Tempo::default(),
-            home: 1.0,
-            context: ContextSlope::default(),
+            beliefs: Beliefs::default(),
+            aftermath: None,
+            home: Home::default(),
+            context: 0.0,
             plane: Plane::unit(prior),
             table: Table::default(),
             samples: 0,
@@ -127,29 +124,53 @@ impl Surface {
 
     /// Seconds at the present tempo.
     pub(super) fn at(&self, shape: &StepShape) -> f64 {
-        let context = self.context.value() * shape.context as f64;
+        let context = self.beliefs.context() * shape.context as f64;
         let still = self.still(shape.sequences.max(1), shape.drafted);
-        (still + context) * self.tempo.value()
+        (still + context) * self.beliefs.tempo()
+    }
+
+    /// The same at each number of drafted tokens from 0 to `most`.
+    pub(super) fn curve(&self, shape: &StepShape, most: usize) -> Vec<f64> {
+        let context = self.beliefs.context() * shape.context as f64;
+        let (tempo, batch) = (self.beliefs.tempo(), shape.sequences.max(1));
+        (0..=most)
+            .map(|drafted| (self.still(batch, drafted) + context) * tempo)
+            .collect()
+    }
+
+    /// What drafts leave behind for all plain steps that follow them.
+    pub(super) fn left_behind(&self, shape: &StepShape) -> f64 {
+        let plain = self.at(shape);
+        let aftermath = self.aftermath.as_ref();
+        aftermath.map_or(0.0, |aftermath| aftermath.whole(shape.sequences, plain))
     }
 
     /// How uneven the machine is.
     pub(super) fn unevenness(&self) -> f64 {
-        self.tempo.spread()
+        self.beliefs.spread()
     }
 
-    /// Whether steps without drafts would settle a doubt.
-    pub(super) fn wants_plain(&self) -> bool {
-        self.tempo.wants_plain()
-    }
-
-    /// Samples at this very place, discounted by age, over those it takes to know a cost.
-    pub(super) fn evidence(&self, now: Duration, batch: usize, drafted: usize) -> f64 {
+    /// What is known of the cost of this very place, over what it takes to rely on it.
+    pub(super) fn evidence(&self, batch: usize, drafted: usize) -> f64 {
         let (least, most) = KNOWN_FROM;
-        let deviation = MEDIAN_DEVIATION * self.tempo.spread() / KNOWN_WITHIN;
-        let needed = (deviation * deviation).clamp(least, most);
-        self.cells
-            .get(&key(batch.max(1), drafted))
-            .map_or(0.0, |cell| cell.evidence(now) / needed)
+        let needed = (self.deviation() / KNOWN_WITHIN).powi(2).clamp(least, most);
+        let wanted = key(batch.max(1), drafted);
+        let cells = self.cells.iter().zip(self.doubts());
+        let found = cells.filter(|((key, _), _)| **key == wanted).next();
+        found.map_or(0.0, |((_, cell), doubt)| {
+            1.0 / (doubt / (KNOWN_WITHIN * KNOWN_WITHIN) + needed / cell.counted())
+        })
+    }
+
+    /// How much less is known of each cell than of the best-known one, as a variance.
+    fn doubts(&self) -> Vec<f64> {
+        let of = |cell: &Cell| (cell.cost, cell.batch * self.context);
+        self.beliefs.doubts(self.cells.values().map(of))
+    }
+
+    /// Deviation of what is known of a cost by one sample.
+    fn deviation(&self) -> f64 {
+        SAMPLE_DEVIATION * self.beliefs.spread()
     }
 
     /// Most rows whose cost is known, or can be guessed at, for a batch: a few for each sequence to begin with.
@@ -164,7 +185,7 @@ impl Surface {
     /// When something was last seen at this very place.
     pub(super) fn latest(&self, batch: usize, drafted: usize) -> Duration {
         let cell = self.cells.get(&key(batch.max(1), drafted));
-        cell.map_or(Duration::ZERO, Cell::latest)
+        cell.map_or(Duration::ZERO, |cell| cell.latest)
     }
 
     /// Seconds at tempo 1 and context 0.
@@ -177,22 +198,22 @@ impl Surface {
         seconds.max(LEAST_SECONDS)
     }
 
-    fn refresh(&mut self, now: Duration) {
+    fn refresh(&mut self) {
         self.unseen = 0;
-        let slope = self.context.value();
+        let noise = (self.deviation() / DIFFERENCE).powi(2).max(LEAST_NOISE);
+        let doubt =
+            |cell: &Cell, doubt: f64| doubt / (DIFFERENCE * DIFFERENCE) + noise / cell.counted();
+        let doubts = self.cells.values().zip(self.doubts());
+        let doubts: Vec<f64> = doubts.map(|(cell, by)| doubt(cell, by)).collect();
         let points: Vec<Point> = self
             .cells
-            .values_mut()
-            .filter(|cell| !cell.is_empty())
-            .filter_map(|cell| {
-                cell.refresh(slope);
-                let (batch, drafted) = cell.place();
-                Some(Point {
-                    batch,
-                    drafted,
-                    seconds: cell.usual()?.seconds.max(LEAST_SECONDS),
-                    weight: cell.evidence(now),
-                })
+            .values()
+            .zip(&doubts)
+            .map(|(cell, doubt)| Point {
+                batch: cell.batch,
+                drafted: cell.drafted,
+                seconds: self.beliefs.value(cell.cost).max(LEAST_SECONDS),
+                weight: noise / doubt,
             })
             .collect();
         self.plane = Plane::fit(&self.with_far_ones(&points), self.prior);
@@ -204,11 +225,10 @@ impl Surface {
         batches.dedup();
         let deepest = self.cells.keys().map(|&(_, drafted)| drafted).max();
         let drafted = grid(2 * deepest.unwrap_or(0) + 1);
-        let deviation = MEDIAN_DEVIATION * self.tempo.spread() / DIFFERENCE;
-        let noise = (deviation * deviation).max(LEAST_NOISE);
         let corrections: Vec<Correction> = points
             .iter()
-            .map(|point| Correction::new(point, &plane, noise))
+            .zip(doubts)
+            .map(|(point, doubt)| Correction::new(point, &plane, doubt))
             .collect();
         self.table = Table::new(batches, drafted, |b, d| {
             corrected(&plane, &corrections, b, d)
@@ -234,34 +254,24 @@ impl Surface {
         }
         all
     }
-
-    fn make_room(&mut self) {
-        if self.cells.len() < MAX_CELLS {
-            return;
-        }
-        let oldest = self.cells.iter().min_by_key(|(_, cell)| cell.latest());
-        if let Some(key) = oldest.map(|(&key, _)| key) {
-            self.cells.remove(&key);
-        }
-    }
 }
 
 /// What a cell says about the plane, and where: with the logarithms taken once, and not for every place of the table.
 struct Correction {
     batch: f64,
     rows: f64,
-    /// Its noise: what it counts less by.
+    /// What it counts less by.
     doubt: f64,
     factor: f64,
 }
 
 impl Correction {
-    fn new(point: &Point, plane: &Plane, noise: f64) -> Self {
+    fn new(point: &Point, plane: &Plane, doubt: f64) -> Self {
         let there = plane.at(point.batch, point.drafted).max(LEAST_SECONDS);
         Self {
             batch: point.batch.log2() / BATCH_SCALE,
             rows: (point.batch + point.drafted).log2() / ROWS_SCALE,
-            doubt: noise / point.weight.max(f64::MIN_POSITIVE),
+            doubt,
             factor: (point.seconds / there).ln(),
         }
     }

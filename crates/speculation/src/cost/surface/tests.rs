@@ -191,3 +191,35 @@ fn drafts_are_held_against_plain_steps_as_they_are_without_drafts() {
     let found = surface.at(&shape(4, 4, 0)) / surface.at(&shape(4, 0, 0));
     assert!((found / 1.8 - 1.0).abs() < 0.06, "{found}");
 }
+
+/// One depth is drafted for long while the machine is now a little slower, now a little faster: what is known of others must not come
+/// to seem dearer or cheaper by that.
+#[test]
+fn what_nobody_has_seen_for_long_keeps_its_distance() {
+    let mut surface = Surface::measured_in_plain_steps(PRIOR);
+    let mut noise = Noise::new(11);
+    let cost = |drafted: usize| 0.0008 * [1.0, 1.06, 1.26, 1.3][drafted];
+    let mut tempo = 0.0f64;
+    let mut step = 0;
+    let mut run = |surface: &mut Surface, steps: usize, drafted: &dyn Fn(usize) -> usize| {
+        for index in 0..steps {
+            let drafted = drafted(index);
+            if index % 25 == 0 {
+                tempo = 0.08 * noise.normal();
+            }
+            let seconds = cost(drafted) * (tempo + 0.08 * noise.normal()).exp();
+            step += 1;
+            surface.observe(Duration::from_millis(step), &shape(1, drafted, 0), seconds);
+        }
+    };
+    run(&mut surface, 240, &|index| index % 4);
+    run(&mut surface, 4_000, &|index| usize::from(index % 100 != 0));
+    for drafted in [2, 3] {
+        let found = surface.at(&shape(1, drafted, 0)) / surface.at(&shape(1, 1, 0));
+        let truth = cost(drafted) / cost(1);
+        assert!(
+            (found / truth - 1.0).abs() < 0.06,
+            "{drafted}: {found} for {truth}"
+        );
+    }
+}
