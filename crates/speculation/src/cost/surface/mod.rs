@@ -155,8 +155,8 @@ impl Surface {
         let (least, most) = KNOWN_FROM;
         let needed = (self.deviation() / KNOWN_WITHIN).powi(2).clamp(least, most);
         let wanted = key(batch.max(1), drafted);
-        let cells = self.cells.iter().zip(self.doubts());
-        let found = cells.filter(|((key, _), _)| **key == wanted).next();
+        let mut cells = self.cells.iter().zip(self.doubts());
+        let found = cells.find(|((key, _), _)| **key == wanted);
         found.map_or(0.0, |((_, cell), doubt)| {
             1.0 / (doubt / (KNOWN_WITHIN * KNOWN_WITHIN) + needed / cell.counted())
         })
