@@ -6,25 +6,18 @@
 //!
 //! A surface must give good *ratios* between depths on a machine whose steps are now and then ten times
 //! slower, with most depths hardly ever tried. In this order:
-//! 1. samples are divided by the machine's **tempo** (median of the latest steps against expectation), so
-//!    that a slow minute is not held against the depth that happened to run in it;
-//! 2. a **cell** for each (batch, drafted) keeps the latest 41 samples and answers with their median;
-//! 3. a **plane** `a + b batch + c drafted` through the medians, with `b, c >= 0`, answers where there is
-//!    no cell; growing context costs `e` for each token, from deviations within cells;
-//! 4. cells correct the plane around them, by `1 / (noise / samples + distance^2)`: on an even machine a cell
-//!    speaks for itself, on a noisy one it listens to its neighbours;
-//! 5. the result is made **monotone** in both directions (pool adjacent violators): more work never seems
+//! 1. the machine's tempo, what each **cell** (batch, drafted) costs and what a token of context does are unknowns of one filter, so that
+//!    every step is held against those just before and behind it, and a slow minute against nobody ([`beliefs`]);
+//! 2. a **plane** `a + b batch + c drafted` through the cells, with `b, c >= 0`, answers where there is none;
+//! 3. cells correct the plane around them, by `1 / (doubt + distance^2)`: where much is known a cell
+//!    speaks for itself, elsewhere it listens to its neighbours;
+//! 4. the result is made **monotone** in both directions (pool adjacent violators): more work never seems
 //!    cheaper.
 //!
-//! The tempo follows only clear changes, what cells with many samples say, and what plain steps confirm ([`tempo`]): an error
-//! about drafts that is taken for a slow machine would never be corrected. Plain steps that come soon behind drafts take
-//! longer than others, and are set right ([`aftermath`]).
+//! Plain steps that come soon behind drafts take longer than others, and are set right ([`aftermath`]).
 //!
 //! Where the machine is clearly slower or faster than when all this was learnt, it is learnt once more, and the old costs are
 //! kept for when it is as it was ([`paces`]).
-//!
-//! Old samples lose weight (half in a minute): costs move slowly, and forgetting them fast is what makes a
-//! controller hunt.
 //!
 //! # Example
 //! ```
