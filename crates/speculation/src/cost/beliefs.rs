@@ -1,7 +1,8 @@
 //! What is believed of a machine: how fast it is now, and what each kind of step costs against others.
 //!
-//! A step takes `tempo * (cost of its kind + context)`. Only such products are ever seen, and the tempo wanders all the time: by some percent within twenty steps, by half when virtual cores are moved. So all of them are
-//! unknowns of one [`Filter`], as logarithms. It follows that
+//! A step takes `tempo * (cost of its kind + context)`. Only such products are ever seen, and the tempo wanders all the time: by some
+//! percent within twenty steps, by half when virtual cores are moved. So all of them are unknowns of one [`Filter`], as
+//! logarithms. It follows that
 //! - a kind of step is held against those that ran just before and behind it, whatever the machine was like when others were
 //!   learnt: a slow minute is not held against the depth that happened to run in it;
 //! - a kind that runs alone for long says nothing of itself, and does not drift away from kinds that nobody has seen meanwhile;
@@ -194,27 +195,38 @@ impl Beliefs {
         let off = if off.abs() <= most {
             self.surprise = Surprise::default();
             off
+        } else if let Some(off) = self.of_a_surprise(step.cost, off, most, other_kind) {
+            off
         } else {
-            let believed = self.surprise.is_believed(off, other_kind);
-            if believed {
-                self.filter.loosen(TEMPO, off * off);
-            }
-            match (believed, self.surprise.other_kind) {
-                (false, false) => return,
-                (true, false) => off,
-                (believed, true) => {
-                    // Or it is what is known of its kind, the more so the less is known.
-                    if believed {
-                        let known_within = self.filter.variance(&[(step.cost.0, 1.0)]);
-                        self.filter.loosen(step.cost.0, BLAME * known_within);
-                    }
-                    off.clamp(-most, most)
-                }
-            }
+            return;
         };
         self.filter.learn(&terms, off, noise);
         let of_context = self.filter.mean(CONTEXT).clamp(0.0, MOST_FOR_CONTEXT);
         self.filter.set_mean(CONTEXT, of_context);
+    }
+
+    /// What is to be learnt from a step that is further off than `most`, if anything: perhaps nothing, perhaps a machine that has
+    /// changed, and perhaps what is known of its kind.
+    fn of_a_surprise(
+        &mut self,
+        cost: Unknown,
+        off: f64,
+        most: f64,
+        other_kind: bool,
+    ) -> Option<f64> {
+        let believed = self.surprise.is_believed(off, other_kind);
+        if believed {
+            self.filter.loosen(TEMPO, off * off);
+        }
+        if !self.surprise.other_kind {
+            return believed.then_some(off);
+        }
+        if believed {
+            // The less is known of the kind, the more it may be to blame.
+            let known_within = self.filter.variance(&[(cost.0, 1.0)]);
+            self.filter.loosen(cost.0, BLAME * known_within);
+        }
+        Some(off.clamp(-most, most))
     }
 
     /// Time has passed since the last step; gives whether that was of another kind.
