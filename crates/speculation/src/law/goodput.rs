@@ -167,7 +167,7 @@ impl Law for Goodput {
             arms: &arms,
             costs: &costs,
             depths: &depths,
-            leaves: self.quiet.price_of_a_draft(&costs) + evidence.costs.left_behind(&shape),
+            leaves: Quiet::price_of_a_draft(&costs) + evidence.costs.left_behind(&shape),
             plain_evidence: evidence.costs.evidence(&shape),
             plain_is_due: self.plain_steps.are_due(evidence.costs.age(now, &shape)),
             known: &|drafted| evidence.costs.evidence(&StepShape { drafted, ..shape }),

@@ -62,8 +62,8 @@ impl Quiet {
     }
 
     /// Seconds that are spent on the plans of steps which would go without them but for a draft.
-    pub(super) fn price_of_a_draft(&self, costs: &StepCosts) -> f64 {
-        let patience = Patience::of(costs.sequences());
+    pub(super) fn price_of_a_draft(costs: &StepCosts) -> f64 {
+        let patience = Patience::of(costs.sequences);
         f64::from(patience.steps) * costs.planning
     }
 

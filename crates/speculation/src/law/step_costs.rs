@@ -10,7 +10,8 @@ use crate::worth::Worth;
 /// Costs of the step that is being planned, in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepCosts {
-    sequences: usize,
+    /// Sequences that it is planned for.
+    pub(super) sequences: usize,
     /// Target, by drafted tokens.
     verify: Vec<f64>,
     /// One pass of the draft model, by sequences in it.
@@ -61,11 +62,6 @@ impl StepCosts {
             planning: 0.0,
             unevenness: 0.0,
         }
-    }
-
-    /// Sequences that it is planned for.
-    pub(super) fn sequences(&self) -> usize {
-        self.sequences
     }
 
     /// Rows that drafts may add.

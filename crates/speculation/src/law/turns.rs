@@ -6,8 +6,8 @@
 //! made or not. What is to be read is paid over the mean of the sequences that ended.
 //!
 //! A sequence that has wanted the model for a while without getting it has so many less to come. But that mean may be of other
-//! texts: one that has wanted it for more than half of it is expected to go on for as long again: so it begins at the latest when what it missed was worth what there is to read, and never loses more than
-//! that for having waited.
+//! texts: one that has wanted it for more than half of it is expected to go on for as long again. So it begins at the latest
+//! when what it missed was worth what there is to read, and never loses more than that for having waited.
 
 use foldhash::{HashMap, HashMapExt};
 
