@@ -31,10 +31,10 @@ fn margin(costs: &StepCosts) -> f64 {
     MARGIN.max(MARGIN_OF_UNEVENNESS * costs.unevenness)
 }
 
-/// What lookups must promise over no drafts where there are so many sequences. With less, sixteen lost up to 4 % where rows are dear;
+/// What lookups must promise over no drafts, from so many sequences on. With less, sixteen lost up to 4 % where rows are dear;
 /// with four it makes no difference.
 const LEAST_PROMISE: f64 = 0.01;
-const MANY: usize = 8;
+const PROMISE_FROM: usize = 8;
 
 /// Least time between two changes of a sequence's depth...
 const DWELL: Duration = Duration::from_millis(250);
@@ -100,7 +100,7 @@ impl Hold {
             moved.unwrap_or(kept)
         };
         let mut drafts = arms.iter().zip(&depths).filter(|(_, depth)| **depth > 0);
-        let all_looked_up = arms.len() >= MANY && drafts.all(|(arm, _)| !arm.runs_a_model);
+        let all_looked_up = arms.len() >= PROMISE_FROM && drafts.all(|(arm, _)| !arm.runs_a_model);
         if all_looked_up && costs.speedup(arms, &depths) < 1.0 + LEAST_PROMISE {
             depths.fill(0);
         }

@@ -58,7 +58,7 @@ impl Surface {
         }
     }
 
-    /// The cell of a step, which is made if there is none; also how often it was seen.
+    /// Takes note of where and when a step was; gives its unknown and how often one of its cell was seen.
     fn visit(
         &mut self,
         now: Duration,
@@ -67,33 +67,33 @@ impl Surface {
         seconds: f64,
     ) -> (Unknown, usize) {
         let key = key(batch, drafted);
-        if !self.cells.contains_key(&key) {
-            // The first one of all is what others are guessed by.
-            let guess = match self.cells.is_empty() {
-                true => seconds / self.beliefs.tempo(),
-                false => self.still(batch, drafted),
-            };
-            let cost = self.room_for(guess);
-            self.cells.insert(
-                key,
-                Cell {
-                    cost,
-                    batch: batch as f64,
-                    drafted: drafted as f64,
-                    seen: 0,
-                    latest: now,
-                },
-            );
-        }
-        let Some(cell) = self.cells.get_mut(&key) else {
-            return (self.beliefs.guess(seconds), 0);
+        let mut cell = match self.cells.get(&key) {
+            Some(cell) => cell.clone(),
+            None => self.unseen_cell(batch, drafted, seconds),
         };
         cell.seen += 1;
         cell.latest = now;
         let share = 1.0 / cell.seen.min(PLACED_BY) as f64;
         cell.batch += share * (batch as f64 - cell.batch);
         cell.drafted += share * (drafted as f64 - cell.drafted);
-        (cell.cost, cell.seen)
+        let visited = (cell.cost, cell.seen);
+        self.cells.insert(key, cell);
+        visited
+    }
+
+    /// A cell with a cost that is guessed by the others, or by its own first sample if there are none.
+    fn unseen_cell(&mut self, batch: usize, drafted: usize, seconds: f64) -> Cell {
+        let guess = match self.cells.is_empty() {
+            true => seconds / self.beliefs.tempo(),
+            false => self.still(batch, drafted),
+        };
+        Cell {
+            cost: self.room_for(guess),
+            batch: batch as f64,
+            drafted: drafted as f64,
+            seen: 0,
+            latest: Duration::ZERO,
+        }
     }
 
     /// A place for one more cost, perhaps of the cell that has not been seen for longest.
