@@ -39,9 +39,9 @@ pub(crate) fn load(options: &ServeOptions) -> Result<Loaded, CommandError> {
     let compute = Arc::new(Compute::new(tier, threads));
 
     let bar = progress_bar();
-    let read = |source: &ModelSource, chat_template, compute: &Arc<Compute>| {
+    let read = |source: &ModelSource, to: Option<QuantizeTo>, chat_template, compute: &Arc<_>| {
         let options = LoadOptions {
-            quantize: options.model.quantize.map(quantize),
+            quantize: to.map(quantize),
             chat_template,
             compute: Arc::clone(compute),
             progress: &|progress: Progress<'_>| {
@@ -51,12 +51,14 @@ pub(crate) fn load(options: &ServeOptions) -> Result<Loaded, CommandError> {
         };
         Model::load(source, &options)
     };
-    let model = read(&source, chat_template, &compute)?;
+    let to = options.model.quantize;
+    let model = read(&source, to, chat_template, &compute)?;
     let draft = draft_source
         .map(|source| {
             let small = bytes(&source) <= SMALL_DRAFT;
             let own = small.then(|| Arc::new(compute.for_small_model()));
-            read(&source, None, own.as_ref().unwrap_or(&compute))
+            let to = options.speculation.draft_quantize.or(to);
+            read(&source, to, None, own.as_ref().unwrap_or(&compute))
         })
         .transpose()?;
     bar.finish_and_clear();

@@ -87,6 +87,14 @@ pub(crate) struct SpeculationOptions {
     /// model, none for others]
     #[arg(long, value_name = "PATH", env = "FORESPEAK_DRAFT")]
     pub(crate) draft: Option<PathBuf>,
+    /// Shrink the draft model's float weights while loading [default: as --quantize does the other's]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        env = "FORESPEAK_DRAFT_QUANTIZE"
+    )]
+    pub(crate) draft_quantize: Option<QuantizeTo>,
     /// Who drafts: auto (whoever is worth more at the moment), model, ngram (looks up what the text said before) or off
     #[arg(
         long,

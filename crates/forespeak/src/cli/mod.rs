@@ -98,6 +98,8 @@ mod tests {
             "avx2",
             "--draft",
             "d.gguf",
+            "--draft-quantize",
+            "q8_0",
             "--drafter",
             "model",
             "--speculation",
@@ -116,6 +118,7 @@ mod tests {
             Some(Duration::from_millis(2500))
         );
         assert_eq!(options.engine.tier, Some(CpuTier::Avx2));
+        assert_eq!(options.speculation.draft_quantize, Some(QuantizeTo::Q8_0));
         assert_eq!(options.speculation.drafter, Drafters::Model);
         assert_eq!(options.speculation.speculation, LawSpec::Fixed(3));
     }

@@ -1,5 +1,6 @@
 //! A model in this process.
 
+use serde_json::Value;
 use testkit::tiny_models::TinyModel;
 
 use crate::support::{Server, run};
@@ -45,6 +46,46 @@ fn a_folder_is_served_as_a_worker_under_another_name() {
     let answer = server.post("/v1/completions", completion);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains(r#""model":"one""#), "{answer}");
+}
+
+#[test]
+fn a_draft_in_four_bits_guesses_for_a_target_in_eight() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = TinyModel {
+        // Rows of whole blocks, or there is nothing to be made so small.
+        dim: 256,
+        feed_forward: 256,
+        ..TinyModel::default()
+    };
+    weights.write_folder(folder.path()).unwrap();
+    let ask = |more: &[&str]| {
+        let target = ["--quantize", "q8_0"];
+        let server = Server::with_model("serve", folder.path(), &[&target, more].concat());
+        let question = r#"{"prompt": "hello", "max_tokens": 64, "temperature": 0, "ignore_eos": true,
+            "speculative": {"usage": true}}"#;
+        let answer = server.post("/v1/completions", question);
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let body: Value = serde_json::from_str(body).unwrap();
+        let details = &body["usage"]["completion_tokens_details"];
+        let accepted = details["accepted_prediction_tokens"].as_u64();
+        (body["choices"][0]["text"].clone(), accepted.unwrap())
+    };
+    let (expected, _) = ask(&["--drafter", "off"]);
+    let draft = folder.path().to_str().unwrap();
+    let (text, accepted) = ask(&[
+        "--draft",
+        draft,
+        "--draft-quantize",
+        "q4_k",
+        "--drafter",
+        "model",
+        "--speculation",
+        "fixed:3",
+    ]);
+    assert_eq!(text, expected);
+    assert!(text.is_string());
+    // The same weights but for the bits: they often agree.
+    assert!(accepted > 16, "{accepted}");
 }
 
 #[test]
