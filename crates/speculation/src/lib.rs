@@ -68,7 +68,8 @@
 //!     pass_rows: 0,
 //!     catch_up: Duration::ZERO,
 //!     caught_up: 0,
-//!     read_along: 0, planning: Duration::ZERO,
+//!     read_along: 0,
+//!     planning: Duration::ZERO,
 //! });
 //! println!("{}", plan.decision); // for the log, the metrics and the console
 //! ```

@@ -67,25 +67,24 @@ fn a_draft_in_four_bits_guesses_for_a_target_in_eight() {
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         let body: Value = serde_json::from_str(body).unwrap();
         let details = &body["usage"]["completion_tokens_details"];
-        let accepted = details["accepted_prediction_tokens"].as_u64();
-        (body["choices"][0]["text"].clone(), accepted.unwrap())
+        let count = |name: &str| details[name].as_u64().unwrap();
+        let text = body["choices"][0]["text"].as_str().unwrap().to_owned();
+        let accepted = count("accepted_prediction_tokens");
+        (text, accepted, count("rejected_prediction_tokens"))
     };
-    let (expected, _) = ask(&["--drafter", "off"]);
     let draft = folder.path().to_str().unwrap();
-    let (text, accepted) = ask(&[
-        "--draft",
-        draft,
-        "--draft-quantize",
-        "q4_k",
-        "--drafter",
-        "model",
-        "--speculation",
-        "fixed:3",
-    ]);
+    let drafting = ["--draft", draft, "--drafter=model", "--speculation=fixed:3"];
+    let (expected, _, _) = ask(&["--drafter", "off"]);
+
+    // As many bits as the target, and the same weights: they always agree.
+    let (text, accepted, rejected) = ask(&drafting);
     assert_eq!(text, expected);
-    assert!(text.is_string());
-    // The same weights but for the bits: they often agree.
-    assert!(accepted > 16, "{accepted}");
+    assert!(accepted > 32 && rejected == 0, "{accepted} and {rejected}");
+
+    // Fewer bits: often.
+    let (text, accepted, rejected) = ask(&[&drafting[..], &["--draft-quantize", "q4_k"]].concat());
+    assert_eq!(text, expected);
+    assert!(accepted > 16 && rejected > 0, "{accepted} and {rejected}");
 }
 
 #[test]
