@@ -18,7 +18,7 @@ use hyper::body::{Body, Frame};
 use protocol::{ApiError, ErrorKind, headers, sse};
 use tokio::time::Instant;
 
-use super::begin::{Begun, Leg, find_worker, out_of_time};
+use super::begin::{Begun, Leg, Source, find_worker, out_of_time};
 use super::resume::text_to_keep;
 use super::tap::{Failure, Report, Tap};
 use super::timing::Lost;
@@ -106,7 +106,9 @@ enum State {
     Flowing(Box<Leg>),
     /// One was lost, and another is looked for.
     Continuing(Continuing),
-    /// All was said.
+    /// All was said and the books are closed. Heard to its end, the connection can be kept.
+    Parting(Box<Source>),
+    /// Nothing more will come.
     Over,
 }
 
@@ -140,7 +142,15 @@ impl Body for Relayed {
         loop {
             let said = match &mut this.state {
                 State::Over => return Poll::Ready(None),
-                State::Flowing(leg) => match poll_leg(leg, cx) {
+                State::Parting(source) => match poll_source(source, cx) {
+                    Poll::Pending => return Poll::Pending,
+                    // Whoever goes on behind its own good-bye is hung up on.
+                    Poll::Ready(Heard::End | Heard::Piece(_) | Heard::Lost(_)) => {
+                        this.state = State::Over;
+                        return Poll::Ready(None);
+                    }
+                },
+                State::Flowing(leg) => match poll_source(&mut leg.source, cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Heard::Piece(piece)) => this.heard(piece),
                     Poll::Ready(Heard::End) => this.ended(),
@@ -168,18 +178,18 @@ enum Heard {
     Lost(Lost),
 }
 
-fn poll_leg(leg: &mut Leg, cx: &mut Context<'_>) -> Poll<Heard> {
-    if let Some(first) = leg.first.take() {
+fn poll_source(source: &mut Source, cx: &mut Context<'_>) -> Poll<Heard> {
+    if let Some(first) = source.first.take() {
         return Poll::Ready(Heard::Piece(first));
     }
-    match leg.flow.poll_piece(cx) {
+    match source.flow.poll_piece(cx) {
         Poll::Ready(Some(Ok(piece))) => {
-            leg.watch.heard(Instant::now());
+            source.watch.heard(Instant::now());
             Poll::Ready(Heard::Piece(piece))
         }
         Poll::Ready(Some(Err(broken))) => Poll::Ready(Heard::Lost(Lost::Fault(broken))),
         Poll::Ready(None) => Poll::Ready(Heard::End),
-        Poll::Pending => leg.watch.poll(cx).map(Heard::Lost),
+        Poll::Pending => source.watch.poll(cx).map(Heard::Lost),
     }
 }
 
@@ -201,13 +211,19 @@ impl Relayed {
         shown
     }
 
-    /// Closes the books on an answer of known length with its last byte: whoever sends it on has no reason to ask for more.
+    /// Closes the books with the last word of an answer, before the client hears it. Many leave with it and
+    /// wait for no end of the message; none of them is to count as gone half-way, or to find its place taken.
     fn finish_if_said(&mut self) {
         let State::Flowing(leg) = &mut self.state else {
             return;
         };
-        if !self.is_stream && leg.first.is_none() && leg.flow.is_over() {
-            leg.flow.give_back();
+        let source = &mut leg.source;
+        if self.is_stream {
+            if self.tap.is_done() {
+                self.finish();
+            }
+        } else if source.first.is_none() && source.flow.is_over() {
+            source.flow.give_back();
             // Nothing was held back of an answer in one piece.
             let _nothing = self.tap.end();
             self.finish();
@@ -250,12 +266,16 @@ impl Relayed {
                 None if self.status.is_success() => Outcome::Finished(reported(report)),
                 None => Outcome::ClientFault(self.status),
             };
+            let Leg { source, placement } = *leg;
             if self.status.is_success() {
                 // A worker that does not count is counted for.
-                let counted = leg.placement.chosen().prompt_tokens;
+                let counted = placement.chosen().prompt_tokens;
                 report.prompt_tokens.get_or_insert(counted);
             }
-            leg.placement.settle(outcome);
+            placement.settle(outcome);
+            if !source.flow.is_over() {
+                self.state = State::Parting(Box::new(source));
+            }
         }
         if let Some(mut record) = self.record.take() {
             record.relayed(self.status.as_u16(), report, self.tap.tokens());

@@ -28,10 +28,15 @@ pub(crate) struct Begun {
 
 /// One worker's part in an answer. Dropping it ends the work there and gives the place back.
 pub(super) struct Leg {
+    pub(super) source: Source,
+    pub(super) placement: Placement,
+}
+
+/// Where the pieces of an answer come from.
+pub(super) struct Source {
     pub(super) first: Option<Bytes>,
     pub(super) flow: Flow,
     pub(super) watch: Watch,
-    pub(super) placement: Placement,
 }
 
 /// Places a request and sends it, to another worker if need be, until an answer begins.
@@ -76,13 +81,8 @@ pub(super) async fn find_worker(
         let problem = match tried {
             Ok(reply) => match accept(&mut placement, reply) {
                 Ok(Reply { head, first, flow }) => {
-                    let leg = Leg {
-                        first,
-                        flow,
-                        watch,
-                        placement,
-                    };
-                    return Ok((head, leg));
+                    let source = Source { first, flow, watch };
+                    return Ok((head, Leg { source, placement }));
                 }
                 Err(problem) => problem,
             },

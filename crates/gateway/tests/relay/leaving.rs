@@ -5,12 +5,17 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
-use crate::support::client::{open, post, read_until, until_counted};
-use crate::support::worker::{Deed, FakeWorker, Then, opening, whole, word};
+use crate::support::client::{open, post, read_rest, read_until, until_counted};
+use crate::support::worker::{Deed, FakeWorker, Then, ending, opening, whole, word};
 use crate::support::{CHAT, MODEL, Setup, eventually};
 
 fn chat(stream: bool) -> serde_json::Value {
     json!({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "stream": stream})
+}
+
+/// An answer from its opening to `[DONE]`.
+fn said() -> Vec<String> {
+    [vec![opening(), word("a")], ending(1, 1, 0)].concat()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,6 +58,42 @@ async fn a_place_is_held_until_the_stream_ends_and_no_longer() {
     assert_eq!(running.in_flight(), 1);
     drop(client);
     eventually("the place is free", || running.in_flight() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_with_the_last_word_was_answered() {
+    let worker = FakeWorker::start(Deed::Stream(said(), Then::Wedge)).await;
+    let running = Setup::default().start(&[&worker]).await;
+    let mut client = open(running.address, CHAT, &chat(true)).await;
+    read_until(&mut client, "[DONE]").await;
+    // The worker has not ended its message, but the answer is whole: nothing is held for it any more.
+    assert_eq!((worker.open(), running.in_flight()), (1, 0));
+    drop(client);
+    eventually("the worker was told", || worker.open() == 0).await;
+    until_counted(running.address, "status=\"200\"} 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_kept_by_whoever_waits_for_its_end() {
+    let worker = FakeWorker::start(Deed::Stream(said(), Then::Wait)).await;
+    let running = Setup::default().start(&[&worker]).await;
+    let mut client = open(running.address, CHAT, &chat(true)).await;
+    let seen = read_until(&mut client, "[DONE]").await;
+    worker.release();
+    read_rest(&mut client, seen).await;
+    for _ in 0..3 {
+        assert_eq!(post(running.address, CHAT, &chat(true)).await.status, 200);
+    }
+    assert_eq!(worker.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_goes_on_behind_its_own_end_is_hung_up_on() {
+    let worker = FakeWorker::start(Deed::Stream(said(), Then::GoOn)).await;
+    let running = Setup::default().start(&[&worker]).await;
+    let answer = post(running.address, CHAT, &chat(true)).await;
+    assert_eq!(answer.events().last().unwrap(), "[DONE]");
+    eventually("the worker was told", || worker.open() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,7 +40,7 @@ pub(crate) enum Then {
     Wedge,
     /// Repeats its last event as fast as it is read.
     GoOn,
-    /// Waits for [`FakeWorker::release`], then ends as it should.
+    /// Waits for [`FakeWorker::release`], then says what is missing of an answer and ends as it should.
     Wait,
 }
 
@@ -234,7 +234,10 @@ async fn tell(stream: &mut TcpStream, events: &[String], then: Then, books: &Boo
             if !books.released.load(Ordering::SeqCst) {
                 released.await;
             }
-            let mut last: String = ending(10, 2, 0).iter().map(chunk).collect();
+            let mut last = String::new();
+            if !events.last().unwrap().contains("[DONE]") {
+                last.extend(ending(10, 2, 0).iter().map(chunk));
+            }
             last.push_str("0\r\n\r\n");
             stream.write_all(last.as_bytes()).await.is_ok()
         }
