@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::noise::Noise;
 use super::run::{Run, Sight};
 use crate::controller::Controller;
-use crate::law::Reason;
+use crate::law::{LawSpec, Reason};
 use crate::source::Source;
 use crate::step::{Candidate, Draft, Outcome, Plan, Step, Verified};
 
@@ -48,6 +48,13 @@ pub(super) fn drive(
             .map(|stream| stream.candidate(clock, noise))
             .collect();
         let asked = clock >= paused_until;
+        // Where nothing may ever be drafted there is nothing to plan.
+        let plans = asked && controller.law() != LawSpec::Fixed(0);
+        let planning = if plans {
+            machine.plan(streams.len()) * machine.tempo(clock)
+        } else {
+            0.0
+        };
         let plan = if asked {
             let now = Duration::from_secs_f64(clock);
             controller.plan(now, &Step::decoding(&candidates))
@@ -68,10 +75,10 @@ pub(super) fn drive(
         let (verify, draft) = mean_times(machine, clock, &verified);
         let verify = verify * recovering;
         let catch_up = machine.read(read) * machine.tempo(clock);
-        mean_clock += verify + draft + catch_up;
+        mean_clock += planning + verify + draft + catch_up;
         let verify = verify * machine.unevenness(noise);
         let draft = draft * machine.unevenness(noise);
-        clock += verify + draft + catch_up;
+        clock += planning + verify + draft + catch_up;
         if asked {
             let by_model = verified.iter().filter(|v| v.source == Source::Model);
             controller.observe(
@@ -87,7 +94,7 @@ pub(super) fn drive(
                     catch_up: Duration::from_secs_f64(catch_up),
                     caught_up: read,
                     read_along: 0,
-                    planning: Duration::ZERO,
+                    planning: Duration::from_secs_f64(planning),
                 },
             );
         }
