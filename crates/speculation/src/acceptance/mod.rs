@@ -193,11 +193,10 @@ impl Acceptance {
         let Some(record) = self.sources.get_mut(source.index()) else {
             return;
         };
-        let prior = source.prior();
         record
             .drafted
             .observe(now, made as f64, drafted as f64, SOURCE_DECAY);
-        let expected = record.shape.expected_rejections(drafted, accepted, prior);
+        let expected = record.shape.expected_rejections(drafted, accepted, source);
         let observed = f64::from(u8::from(accepted < drafted));
         // Where much more is rejected than usual, that is the text's doing: it says little about the drafter. The few
         // positions that probes reach would else sink below those that they do not.
@@ -247,7 +246,7 @@ impl Acceptance {
             .and_then(|own| own.levels.get(source.index()))
             .map_or(usual, |own| own.ratio(usual, sequence_prior(source)));
         let mut product = 1.0;
-        for (survival, shape) in survival.iter_mut().zip(record.shape.values(source.prior())) {
+        for (survival, shape) in survival.iter_mut().zip(record.shape.values(source)) {
             product *= 1.0 - (level * (1.0 - shape)).min(1.0);
             *survival = product;
         }
@@ -306,6 +305,7 @@ pub fn expected_tokens(survival: &Survival, depth: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::simulate::Noise;
+    use crate::source::Strength;
 
     fn draft(noise: &mut Noise, chances: &[f64]) -> usize {
         chances
@@ -383,6 +383,26 @@ mod tests {
         }
         let after = acceptance.survival(1, Source::Model);
         assert!(before[4] < 0.05 && after[4] > 0.5, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn a_few_lookups_that_went_far_say_little_of_how_far_others_go() {
+        let furthest = |source: Source| {
+            let mut acceptance = Acceptance::default();
+            for sequence in 0..8 {
+                let accepted = if sequence % 2 == 0 { 4 } else { 1 };
+                acceptance.observe(Duration::ZERO, sequence, source, 4, accepted);
+            }
+            acceptance.survival(99, source)[11]
+        };
+        let (looked_up, by_model) = (
+            furthest(Source::Ngram(Strength::Turn)),
+            furthest(Source::Model),
+        );
+        assert!(
+            looked_up < 0.1 && by_model > 0.2,
+            "{looked_up} {by_model}"
+        );
     }
 
     #[test]
