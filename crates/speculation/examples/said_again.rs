@@ -1,5 +1,6 @@
 //! Every law on texts that were recorded, said again on machines that are made up: tokens per second against no
-//! speculation. Arguments: a file of `speculation --record` (`tests/recorded/README.md`), and how many runs make a figure.
+//! speculation. Arguments: a file of `speculation --record` (`tests/recorded/README.md`), how many runs make a figure, and how many
+//! plain steps make a run. Learning counts, so short runs are further apart: the last column is the worst of them.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -8,22 +9,24 @@ use std::error::Error;
 use forespeak_speculation::LawSpec;
 use forespeak_speculation::simulate::{Machine, Recorded, Telling};
 
-const FIXED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
+const FIXED: [usize; 9] = [0, 1, 2, 3, 4, 5, 6, 8, 12];
 
-/// Plain steps in a run of one kind of text, and between two shifts.
+/// Runs that make a figure, and plain steps in a run of one kind of text, or between two shifts, unless it is said.
+const RUNS: u64 = 12;
 const STEPS: f64 = 1_000.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().ok_or("which file of recorded texts?")?;
-    let runs = arguments.next().map_or(Ok(12), |runs| runs.parse())?;
+    let runs = arguments.next().map_or(Ok(RUNS), |runs| runs.parse())?;
+    let steps = arguments.next().map_or(Ok(STEPS), |steps| steps.parse())?;
     let text = std::fs::read_to_string(file)?;
     let kinds = kinds(&text);
-    println!("| machine | texts | streams | goodput | best fixed | goodput/best |");
-    println!("|---|---|---|---|---|---|");
+    println!("| machine | texts | streams | goodput | best fixed | goodput/best | worst run |");
+    println!("|---|---|---|---|---|---|---|");
     for (machine_name, machine) in machines() {
         for streams in [1, 4, 16] {
-            let shift = STEPS * machine.step;
+            let shift = steps * machine.step;
             let mut worlds: Vec<(&str, Recorded, f64)> = kinds
                 .iter()
                 .map(|(kind, texts)| (*kind, Recorded::steady(machine, texts, streams), shift))
@@ -33,20 +36,24 @@ fn main() -> Result<(), Box<dyn Error>> {
             let shifting = Recorded::shifting(machine, all, shift, streams);
             worlds.push(("all in turns", shifting, whole));
             for (name, world, seconds) in worlds {
-                let rate = |law| rate(&world, law, seconds, runs);
-                let off = rate(LawSpec::Fixed(0));
-                let goodput = rate(LawSpec::Goodput);
-                let fixed = FIXED.map(|depth| (rate(LawSpec::Fixed(depth)), depth));
-                let (best, depth) =
-                    fixed.into_iter().fold(
-                        (off, 0),
-                        |best, next| if next.0 > best.0 { next } else { best },
-                    );
+                let rates = |law| rates(&world, law, seconds, runs);
+                let off = mean(&rates(LawSpec::Fixed(0)));
+                let goodput = rates(LawSpec::Goodput);
+                let fixed = FIXED.map(|depth| (depth, rates(LawSpec::Fixed(depth))));
+                let best = fixed
+                    .iter()
+                    .max_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)));
+                let (depth, best) = best.ok_or("no depth")?;
+                let by_run = goodput
+                    .iter()
+                    .zip(best)
+                    .map(|(goodput, best)| goodput / best);
                 println!(
-                    "| {machine_name} | {name} | {streams} | {:.3} | {:.3} at {depth} | {:.3} |",
-                    goodput / off,
-                    best / off,
-                    goodput / best,
+                    "| {machine_name} | {name} | {streams} | {:.3} | {:.3} at {depth} | {:.3} | {:.3} |",
+                    mean(&goodput) / off,
+                    mean(best) / off,
+                    mean(&goodput) / mean(best),
+                    by_run.fold(f64::INFINITY, f64::min),
                 );
             }
         }
@@ -66,8 +73,8 @@ fn kinds(file: &str) -> BTreeMap<&str, Vec<Telling>> {
     kinds
 }
 
-/// Means over runs with other luck that begin with other texts.
-fn rate(world: &Recorded, law: LawSpec, seconds: f64, runs: u64) -> f64 {
+/// Tokens per second of runs with other luck that begin with other texts.
+fn rates(world: &Recorded, law: LawSpec, seconds: f64, runs: u64) -> Vec<f64> {
     let run = |seed: u64| {
         let mut world = Recorded {
             seed,
@@ -79,7 +86,11 @@ fn rate(world: &Recorded, law: LawSpec, seconds: f64, runs: u64) -> f64 {
         }
         world.run(law, seconds).tokens_per_second()
     };
-    (1..=runs).map(run).sum::<f64>() / runs.max(1) as f64
+    (1..=runs.max(1)).map(run).collect()
+}
+
+fn mean(rates: &[f64]) -> f64 {
+    rates.iter().sum::<f64>() / rates.len() as f64
 }
 
 fn machines() -> [(&'static str, Machine); 5] {

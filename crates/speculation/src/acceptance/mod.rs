@@ -399,10 +399,7 @@ mod tests {
             furthest(Source::Ngram(Strength::Turn)),
             furthest(Source::Model),
         );
-        assert!(
-            looked_up < 0.1 && by_model > 0.2,
-            "{looked_up} {by_model}"
-        );
+        assert!(looked_up < 0.1 && by_model > 0.2, "{looked_up} {by_model}");
     }
 
     #[test]
