@@ -1,6 +1,7 @@
 //! What to measure, from the command line.
 
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ use crate::texts::Workload;
 const HELP: &str = "\
 speculation [--target FILE --draft FILE|none] [--threads 2]
             [--workloads prose,questions,copying,sampled,random,mix] [--streams 1,4,16] [--policies off,fixed:1,...]
-            [--drafters auto|model|ngram] [--rounds 120] [--slice 0.03] [--warm-up SECONDS]
+            [--drafters auto|model|ngram] [--rounds 120] [--slice 0.03] [--warm-up SECONDS] [--engines 1]
             [--phases 4] [--phase SECONDS] [--quick] [--json FILE] [--record FILE]
 A policy is off, a law, or drafters/law, and +unseeded behind it leaves the requests' seeds out. +resident behind it makes
 one of the mix that no shift surprises: each phase begins with an engine that has been at that text for 10 s.
+Of each policy, --engines of them take turns in a cell, and count together: no two engines are equally fast.
 Every cell is one line on standard output, and with --json one line of JSON added to FILE. --record adds what the first policy's
 streams (not those of a resident) were told and said, a line for each answer: workload, tokens of the prompt, all tokens.";
 
@@ -45,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) slice: f64,
     /// Seconds that the first policy decodes before anything counts.
     pub(crate) warm_up: f64,
+    /// Engines of each policy in a cell.
+    pub(crate) engines: usize,
     pub(crate) phases: usize,
     pub(crate) phase_seconds: f64,
     pub(crate) json: Option<PathBuf>,
@@ -64,6 +68,7 @@ impl Options {
             rounds: 120,
             slice: 0.03,
             warm_up: 0.5,
+            engines: 1,
             phases: 4,
             phase_seconds: 20.0,
             json: None,
@@ -94,6 +99,7 @@ impl Options {
                 "--rounds" => options.rounds = value()?.parse()?,
                 "--slice" => options.slice = value()?.parse()?,
                 "--warm-up" => options.warm_up = value()?.parse()?,
+                "--engines" => options.engines = value()?.parse::<NonZeroUsize>()?.get(),
                 "--phases" => options.phases = value()?.parse()?,
                 "--phase" => options.phase_seconds = value()?.parse()?,
                 "--json" => options.json = Some(value()?.into()),

@@ -25,17 +25,19 @@ impl CellReport {
         pair: &Pair,
         workload: Workload,
         streams: usize,
-        sums: &[Slice],
+        engines: &[Slice],
     ) -> Self {
+        let each: Vec<&[Slice]> = engines.chunks(options.engines).collect();
+        let sums: Vec<Slice> = each.iter().map(|of_one| sum(*of_one)).collect();
         let off = options
             .policies
             .iter()
-            .zip(sums)
+            .zip(&sums)
             .find(|(policy, _)| policy.name == "off")
             .map_or(f64::NAN, |(_, sum)| sum.rate());
         let mut line = format!("{:9} {streams:2} streams:", workload.name());
         let mut policies = serde_json::Map::new();
-        for (policy, sum) in options.policies.iter().zip(sums) {
+        for ((policy, sum), each) in options.policies.iter().zip(&sums).zip(each) {
             let rate = sum.rate();
             line.push_str(&format!(
                 "  {} {rate:.0} ({:.2}x, depth {:.1}, {:.2})",
@@ -44,7 +46,9 @@ impl CellReport {
                 sum.depth(streams),
                 sum.acceptance().unwrap_or(0.0),
             ));
-            policies.insert(policy.name.clone(), of_slice(sum, streams));
+            let mut kept = of_slice(sum, streams);
+            kept["each"] = each.iter().map(Slice::rate).collect();
+            policies.insert(policy.name.clone(), kept);
         }
         let json = json!({
             "model": pair.name, "workload": workload.name(), "streams": streams, "policies": policies,
@@ -75,10 +79,7 @@ impl MixReport {
         streams: usize,
         windows: &[(f64, Workload, Slice)],
     ) -> Self {
-        let mut sum = Slice::default();
-        for (_, _, slice) in windows {
-            sum.add(slice);
-        }
+        let sum = sum(windows.iter().map(|(_, _, slice)| slice));
         let course: Vec<Value> = windows
             .iter()
             .map(|(began, workload, slice)| {
@@ -112,6 +113,14 @@ impl MixReport {
     pub(crate) fn keep(&self, options: &Options) -> Result<(), Failure> {
         keep(&self.json, options)
     }
+}
+
+fn sum<'a>(slices: impl IntoIterator<Item = &'a Slice>) -> Slice {
+    let mut sum = Slice::default();
+    for slice in slices {
+        sum.add(slice);
+    }
+    sum
 }
 
 fn of_slice(slice: &Slice, streams: usize) -> Value {

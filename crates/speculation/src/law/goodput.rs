@@ -182,9 +182,7 @@ impl Law for Goodput {
         let plain = |depths: &[usize]| depths.iter().all(|&depth| depth == 0);
         self.plain_steps.planned(plain(&depths), plain(&tried));
         let nothing = plain(&tried) && plain(&depths);
-        let pause = self
-            .quiet
-            .planned(now, arms.len(), !nothing, model_is_wanted);
+        let pause = self.quiet.planned(now, &costs, !nothing, model_is_wanted);
         let decision = Decision::of(&tried, speedup, reason);
         let rooms = rooms(&arms, &tried, costs.most());
         let drafts = who

@@ -10,9 +10,15 @@ use std::time::Duration;
 use super::step_costs::StepCosts;
 use crate::cost::SOON;
 
-/// How long nobody asks: a small part of the time in which a change must be noticed. Longer steps are planned each: it costs
-/// them nothing.
+/// How long nobody asks where plans are cheap.
 const PAUSE: Duration = Duration::from_millis(16);
+
+/// How long nobody asks at most: a small part of the time in which a change must be noticed.
+const LONGEST_PAUSE: Duration = Duration::from_millis(48);
+
+/// The part of the time that plans may take where nothing comes of them. Those of many sequences take longer, and so do the pauses
+/// between them. Steps longer than a pause are planned each: it costs them next to nothing.
+const PART_OF_PLANS: f64 = 0.003;
 
 /// How soon pauses begin, and how long they are where the draft model would be asked for drafts if it had less to read for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +73,12 @@ impl Quiet {
         f64::from(patience.steps) * costs.planning
     }
 
-    /// Takes note of a step of so many sequences in which something is drafted, or not; and whether it would be if there were less
-    /// to read for it. Gives how long nobody need ask now.
+    /// Takes note of a step in which something is drafted, or not; and whether it would be if there were less to read for it. Gives
+    /// how long nobody need ask now.
     pub(super) fn planned(
         &mut self,
         now: Duration,
-        sequences: usize,
+        costs: &StepCosts,
         drafts: bool,
         wanted: bool,
     ) -> Duration {
@@ -81,13 +87,15 @@ impl Quiet {
         } else {
             self.steps.saturating_add(1)
         };
-        let patience = Patience::of(sequences);
+        let patience = Patience::of(costs.sequences);
         let pauses = self.steps > patience.steps;
         self.waits_since = (pauses && wanted).then_some(now);
         match (pauses, wanted) {
             (false, _) => Duration::ZERO,
             (true, true) => patience.short_pause,
-            (true, false) => PAUSE,
+            (true, false) => {
+                Duration::from_secs_f64(costs.planning / PART_OF_PLANS).clamp(PAUSE, LONGEST_PAUSE)
+            }
         }
     }
 }
@@ -96,12 +104,19 @@ impl Quiet {
 mod tests {
     use super::*;
 
+    fn costs(sequences: usize, planning: f64) -> StepCosts {
+        let mut costs = StepCosts::linear(sequences, 0.004, 0.1, 0.1);
+        costs.planning = planning;
+        costs
+    }
+
     #[test]
     fn pauses_begin_some_steps_behind_drafts_and_are_short_where_some_are_wanted() {
         let now = Duration::from_secs(1);
         for (sequences, patience) in [(1, OF_ONE), (16, OF_MANY)] {
             let mut quiet = Quiet::default();
-            let mut planned = |drafts, wanted| quiet.planned(now, sequences, drafts, wanted);
+            let costs = costs(sequences, 0.0);
+            let mut planned = |drafts, wanted| quiet.planned(now, &costs, drafts, wanted);
             for wanted in [false, true] {
                 assert_eq!(planned(true, wanted), Duration::ZERO);
                 let at_once = (0..100).take_while(|_| planned(false, wanted).is_zero());
@@ -116,12 +131,25 @@ mod tests {
         let mut quiet = Quiet::default();
         let now = Duration::from_secs(1);
         let later = now + OF_ONE.short_pause;
-        quiet.planned(now, 1, true, true);
+        let costs = costs(1, 0.0);
+        quiet.planned(now, &costs, true, true);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "there was no pause");
-        while quiet.planned(now, 1, false, true).is_zero() {}
+        while quiet.planned(now, &costs, false, true).is_zero() {}
         assert_eq!(quiet.stands_for(later, 0.001), 4);
         assert_eq!(quiet.stands_for(later, 0.1), 1);
-        quiet.planned(now, 1, false, false);
+        quiet.planned(now, &costs, false, false);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "nothing was wanted");
+    }
+    #[test]
+    fn pauses_grow_with_what_a_plan_costs_up_to_a_bound() {
+        let pause = |planning| {
+            let mut quiet = Quiet::default();
+            let mut planned = || quiet.planned(Duration::ZERO, &costs(16, planning), false, false);
+            std::iter::repeat_with(&mut planned).find(|pause| !pause.is_zero())
+        };
+        assert_eq!(pause(0.0), Some(PAUSE));
+        assert_eq!(pause(0.000_02), Some(PAUSE));
+        assert_eq!(pause(0.000_09), Some(Duration::from_millis(30)));
+        assert_eq!(pause(0.01), Some(LONGEST_PAUSE));
     }
 }
