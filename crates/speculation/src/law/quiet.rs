@@ -10,15 +10,14 @@ use std::time::Duration;
 use super::step_costs::StepCosts;
 use crate::cost::SOON;
 
-/// How long nobody asks where plans are cheap.
+/// How long nobody asks where plans are cheap: longer steps are planned each.
 const PAUSE: Duration = Duration::from_millis(16);
 
 /// How long nobody asks at most: a small part of the time in which a change must be noticed.
 const LONGEST_PAUSE: Duration = Duration::from_millis(48);
 
-/// The part of the time that plans may take where nothing comes of them. Those of many sequences take longer, and so do the pauses
-/// between them. Steps longer than a pause are planned each: it costs them next to nothing.
-const PART_OF_PLANS: f64 = 0.003;
+/// The part of the time that plans may take where nothing comes of them: the dearer they are and the shorter the steps, the fewer.
+const PART_OF_PLANS: f64 = 0.002;
 
 /// How soon pauses begin, and how long they are where the draft model would be asked for drafts if it had less to read for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,14 +99,19 @@ impl Quiet {
     }
 }
 
+/// What is left of the time that a plan stands for behind the step that it is made for.
+fn pause_between_plans(costs: &StepCosts) -> Duration {
+    let seconds = costs.planning / PART_OF_PLANS - costs.verify(0);
+    let longest = LONGEST_PAUSE.as_secs_f64();
+    Duration::from_secs_f64(seconds.clamp(0.0, longest)).max(PAUSE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn costs(sequences: usize, planning: f64) -> StepCosts {
-        let mut costs = StepCosts::linear(sequences, 0.004, 0.1, 0.1);
-        costs.planning = planning;
-        costs
+    fn costs(sequences: usize) -> StepCosts {
+        StepCosts::linear(sequences, 0.004, 0.1, 0.1)
     }
 
     #[test]
@@ -115,7 +119,7 @@ mod tests {
         let now = Duration::from_secs(1);
         for (sequences, patience) in [(1, OF_ONE), (16, OF_MANY)] {
             let mut quiet = Quiet::default();
-            let costs = costs(sequences, 0.0);
+            let costs = costs(sequences);
             let mut planned = |drafts, wanted| quiet.planned(now, &costs, drafts, wanted);
             for wanted in [false, true] {
                 assert_eq!(planned(true, wanted), Duration::ZERO);
@@ -131,7 +135,7 @@ mod tests {
         let mut quiet = Quiet::default();
         let now = Duration::from_secs(1);
         let later = now + OF_ONE.short_pause;
-        let costs = costs(1, 0.0);
+        let costs = costs(1);
         quiet.planned(now, &costs, true, true);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "there was no pause");
         while quiet.planned(now, &costs, false, true).is_zero() {}
@@ -140,16 +144,18 @@ mod tests {
         quiet.planned(now, &costs, false, false);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "nothing was wanted");
     }
+
     #[test]
-    fn pauses_grow_with_what_a_plan_costs_up_to_a_bound() {
-        let pause = |planning| {
-            let mut quiet = Quiet::default();
-            let mut planned = || quiet.planned(Duration::ZERO, &costs(16, planning), false, false);
-            std::iter::repeat_with(&mut planned).find(|pause| !pause.is_zero())
+    fn pauses_grow_with_what_plans_cost_and_shrink_with_how_long_steps_are() {
+        let pause = |planning, step| {
+            let mut costs = StepCosts::linear(16, step, 0.1, 0.1);
+            costs.planning = planning;
+            pause_between_plans(&costs)
         };
-        assert_eq!(pause(0.0), Some(PAUSE));
-        assert_eq!(pause(0.000_02), Some(PAUSE));
-        assert_eq!(pause(0.000_09), Some(Duration::from_millis(30)));
-        assert_eq!(pause(0.01), Some(LONGEST_PAUSE));
+        assert_eq!(pause(0.0, 0.004), PAUSE);
+        assert_eq!(pause(0.000_026, 0.000_4), PAUSE, "26 microseconds in 13 ms");
+        assert_eq!(pause(0.000_08, 0.004), Duration::from_millis(36));
+        assert_eq!(pause(0.000_08, 0.03), PAUSE, "each step has a plan");
+        assert_eq!(pause(0.01, 0.004), LONGEST_PAUSE);
     }
 }
