@@ -241,8 +241,8 @@ impl Stretch {
 /// The sums of a tile, in registers.
 type Tile<L, const M: usize> = [[L; HALVES]; M];
 
-/// Continues with the sums of the stretch before, if there is one. With up to six rows they stay in registers for a whole
-/// stretch: sums in memory, touched once a block, would make reading the weights wait for writes to addresses that look alike.
+/// Continues with the sums of the stretch before, if there is one. With up to six rows (of Q8_0: eight) they stay in registers
+/// for a whole stretch: sums in memory, touched once a block, would make reading the weights wait for writes to addresses that look alike.
 #[inline(always)]
 unsafe fn load_sums<L: Lanes, const M: usize>(tile: &mut Tile<L, M>, stretch: &Stretch) {
     if stretch.adds {
