@@ -12,7 +12,7 @@ COLOURS = {"goodput": "#0b7285", "threshold": "#e8590c", "off": "#868e96"}
 
 def read(paths):
     """Cells by (model, workload, streams) and courses of the mix by (model, streams, policy), all of them; repeats of cells are added
-    up, and each one's goodput over off is kept."""
+    up, and what each engine of goodput had over off is kept."""
     cells, runs = collections.defaultdict(dict), collections.defaultdict(list)
     mixes = collections.defaultdict(list)
     for path in paths:
@@ -24,7 +24,7 @@ def read(paths):
                     continue
                 policies = line["policies"]
                 if {"goodput", "off"} <= policies.keys():
-                    runs[key].append(policies["goodput"]["rate"] / policies["off"]["rate"])
+                    runs[key] += [engine / policies["off"]["rate"] for engine in policies["goodput"]["each"]]
                 for policy, found in policies.items():
                     sums = cells[key].setdefault(policy, collections.Counter())
                     sums.update({name: found[name] for name in ("tokens", "seconds", "drafted", "accepted", "steps")})
@@ -48,7 +48,7 @@ def table(cells, runs, model):
     keys = [key for key in cells if key[0] == model]
     keys.sort(key=lambda key: (WORKLOADS.index(key[1]), key[2]))
     fixed = sorted({p for key in keys for p in fixed_of(cells[key])}, key=lambda p: int(p.split(":")[1]))
-    head = ["workload", "streams", "off, tokens/s", *fixed, "threshold", "**goodput**", "its runs", "depth", "accepted",
+    head = ["workload", "streams", "off, tokens/s", *fixed, "threshold", "**goodput**", "its engines", "depth", "accepted",
             "goodput / best of off and fixed"]
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
