@@ -38,7 +38,6 @@ pub struct Engine {
     grammars: Grammars,
     metrics: Arc<Metrics>,
     speculation: Mutex<SpeculationConfig>,
-    has_draft: bool,
     kv_events: Mutex<Option<mpsc::Receiver<KvEventBatch>>>,
     ended: watch::Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -92,7 +91,6 @@ impl Engine {
         config.check()?;
         let executors = executors.into();
         let vocab_size = executors.target.vocab_size();
-        let has_draft = executors.draft.is_some();
         if vocabulary.vocab_size() > vocab_size {
             return Err(StartError::VocabularyMismatch {
                 tokenizer: vocabulary.vocab_size(),
@@ -130,7 +128,6 @@ impl Engine {
         let luck = config.seed.unwrap_or_else(by_chance);
         let engine = Self {
             speculation: Mutex::new(config.speculation),
-            has_draft,
             config,
             vocab_size,
             door,
@@ -203,7 +200,7 @@ impl Engine {
         if sampling.n == 0 {
             return Err(SubmitError::NoChoices);
         }
-        if sampling.speculative_drafters == Drafters::Model && !self.has_draft {
+        if sampling.speculative_drafters == Drafters::Model && !self.metrics.has_draft_model() {
             return Err(SubmitError::NoDraftModel);
         }
         if let Some(&id) = request
@@ -283,7 +280,7 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner);
         SpeculationStatus {
             config: *config,
-            draft_model: self.has_draft,
+            draft_model: self.metrics.has_draft_model(),
             decision: self.metrics.latest_decision(),
             drafts: self.metrics.drafts(),
             draft_tokens: self.metrics.draft_tokens(),

@@ -290,11 +290,61 @@ fn a_drafter_that_fails_costs_no_answer() {
     };
     let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
     let mut generation = engine.submit(request(vec![8, 9], greedy(40))).unwrap();
+    assert!(engine.speculation().draft_model);
     while stepper.step() {}
     assert_eq!(
         Answer::read(&mut generation).ids(),
         HashLm::greedy(&[8, 9], 40)
     );
+    assert!(!engine.speculation().draft_model, "it is not asked again");
+    let sampling = Sampling {
+        speculative_drafters: Drafters::Model,
+        ..greedy(3)
+    };
+    let refused = engine.submit(request(vec![4, 5], sampling));
+    assert_eq!(refused.err(), Some(SubmitError::NoDraftModel));
+    assert!(
+        encoded(&engine).contains(&shown("depth", 0)),
+        "nobody drafts"
+    );
+}
+
+fn encoded(engine: &Engine) -> String {
+    let mut text = String::new();
+    engine.metrics().encode(&mut text);
+    text
+}
+
+fn shown(what: &str, value: usize) -> String {
+    format!(r#"forespeak:speculation_{what}{{model_name="default",engine="0"}} {value}"#)
+}
+
+#[test]
+fn what_is_shown_of_depth_and_speed_ends_with_speculation() {
+    let config = speculating(Drafters::Model, LawSpec::Fixed(2));
+    let executors = pair(config.num_blocks, 100);
+    let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+    assert!(encoded(&engine).contains(&shown("depth", 0)));
+    let _generation = engine.submit(request(vec![8, 9], greedy(40))).unwrap();
+    for _ in 0..4 {
+        stepper.step();
+    }
+    let text = encoded(&engine);
+    assert!(text.contains(&shown("depth", 2)), "{text}");
+    let speedup = engine.speculation().decision.unwrap().speedup;
+    assert!(
+        speedup > 1.0,
+        "all is accepted, and rows cost nothing: {speedup}"
+    );
+    let line = format!("expected_speedup{{model_name=\"default\",engine=\"0\"}} {speedup}");
+    assert!(text.contains(&line), "{line} is missing in\n{text}");
+    engine.set_speculation(SpeculationConfig::OFF);
+    stepper.step();
+    let text = encoded(&engine);
+    assert!(text.contains(&shown("depth", 0)), "{text}");
+    assert!(text.contains(&shown("expected_speedup", 1)), "{text}");
+    let reason = engine.speculation().decision.unwrap().reason;
+    assert_eq!(reason.name(), "nothing_to_draft");
 }
 
 #[test]
@@ -304,8 +354,7 @@ fn drafts_are_counted_under_the_names_that_tools_for_vllm_expect() {
     let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
     let _generation = engine.submit(request(vec![8, 9], greedy(7))).unwrap();
     while stepper.step() {}
-    let mut text = String::new();
-    engine.metrics().encode(&mut text);
+    let text = encoded(&engine);
     let labels = r#"{model_name="default",engine="0""#;
     for line in [
         format!("vllm:spec_decode_num_drafts_total{labels}}} 2"),

@@ -6,12 +6,9 @@ use crate::acceptance::{Acceptance, Seen};
 use crate::confidence::{Calibration, Confidence};
 use crate::cost::{Costs, StepShape};
 use crate::law::{Evidence, Law, LawSpec};
+use crate::low_acceptance::{LowAcceptance, Watch};
 use crate::source::Source;
 use crate::step::{Outcome, Plan, Step, Verified};
-
-/// Acceptance under which speculation is hardly ever worth its cost: a draft model for another kind of
-/// text, or a broken one. Worth a warning when it stays there.
-pub const LOW_ACCEPTANCE: f64 = 0.2;
 
 /// Plans steps and learns from them. The law can be changed while it runs; what was learnt stays.
 #[derive(Debug)]
@@ -19,25 +16,8 @@ pub struct Controller {
     evidence: Evidence,
     spec: LawSpec,
     law: Box<dyn Law>,
-    recent: Recent,
     calibration: Calibration,
-}
-
-/// Share of drafted tokens that were accepted, over about the last thousand.
-#[derive(Debug, Clone, Copy, Default)]
-struct Recent {
-    drafted: f64,
-    accepted: f64,
-}
-
-impl Recent {
-    const KEEP: f64 = 0.999;
-
-    fn push(&mut self, verified: &Verified) {
-        let keep = Self::KEEP.powi(verified.drafted as i32);
-        self.drafted = self.drafted * keep + verified.drafted as f64;
-        self.accepted = self.accepted * keep + verified.accepted as f64;
-    }
+    watch: Watch,
 }
 
 impl Default for Controller {
@@ -56,8 +36,8 @@ impl Controller {
             },
             spec,
             law: spec.build(),
-            recent: Recent::default(),
             calibration: Calibration::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -71,7 +51,6 @@ impl Controller {
         let mut drafted = 0;
         for verified in outcome.drafts {
             drafted += verified.drafted;
-            self.recent.push(verified);
             self.judge(now, verified);
         }
         let shape = StepShape {
@@ -162,25 +141,9 @@ impl Controller {
         &self.evidence
     }
 
-    /// Share of the latest drafted tokens that were accepted; `None` before a few hundred were drafted.
-    /// Below [`LOW_ACCEPTANCE`] for long, a warning is due.
-    pub fn recent_acceptance(&self) -> Option<f64> {
-        const ENOUGH: f64 = 300.0;
-        (self.recent.drafted >= ENOUGH).then(|| self.recent.accepted / self.recent.drafted)
-    }
-
-    /// What to change when acceptance stays low, for the log.
-    pub fn advice(&self) -> &'static str {
-        let tokens = |source| self.evidence.acceptance.totals(source).draft_tokens();
-        let by_model = tokens(Source::Model);
-        let in_all: u64 = Source::ALL.into_iter().map(tokens).sum();
-        if 2 * by_model >= in_all {
-            "few drafts of the draft model are accepted: use one trained on the target's output, \
-             or start with --drafter ngram"
-        } else {
-            "few looked-up drafts are accepted: these texts do not repeat themselves; \
-             give a draft model with --draft, or start with --drafter off"
-        }
+    /// Whose drafts have hardly ever been accepted for long, if that is to be said now.
+    pub fn low_acceptance(&mut self, now: Duration) -> Option<LowAcceptance> {
+        self.watch.look(now, &self.evidence.acceptance)
     }
 }
 

@@ -12,6 +12,7 @@
 //! | what does a step cost? | [`Costs`] |
 //! | what did this text say the last time it got here? | [`ngram`] |
 //! | who drafts what, and how deep? | [`law`]: `goodput`, `threshold`, `fixed:K` |
+//! | is a drafter of any use for these texts? | [`Controller::low_acceptance`] |
 //! | does the law keep its promises? | [`simulate`] |
 //!
 //! # A step, seen from the engine
@@ -80,6 +81,7 @@ mod controller;
 mod cost;
 mod error;
 pub mod law;
+mod low_acceptance;
 pub mod ngram;
 mod random;
 pub mod simulate;
@@ -93,10 +95,11 @@ use std::time::Duration;
 
 pub use acceptance::{Acceptance, MAX_DEPTH, Seen, Survival, Totals, expected_tokens};
 pub use confidence::{Calibration, Confidence};
-pub use controller::{Controller, LOW_ACCEPTANCE};
+pub use controller::Controller;
 pub use cost::{Costs, DEFAULT_DRAFT_RATIO, StepShape};
 pub use error::ParseError;
 pub use law::{Decision, LawSpec, Reason};
+pub use low_acceptance::{LOW_ACCEPTANCE, LowAcceptance};
 pub use random::{Lane, PositionKey};
 pub use source::{DrafterKind, Drafters, Source, Strength};
 pub use step::{Candidate, Draft, Looked, Lookup, Outcome, Plan, Step, Verified};

@@ -23,6 +23,11 @@ pub enum DrafterKind {
     Ngram,
 }
 
+impl DrafterKind {
+    /// Both of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Model, Self::Ngram];
+}
+
 /// How much of the text before a lookup agreed with where it was found, and whether the text goes in circles there: a
 /// refrain that has just been said twice is said again, whatever its length, where a match of the same length further
 /// back is chance.

@@ -302,6 +302,35 @@ fn speculation_comes_back_after_a_long_time_off() {
     assert!(run.depth_between(62.0, 65.0) > 2.0);
 }
 
+/// The baseline knows nothing of costs, so what it loses has no bound but that of its depths. This much it promises.
+#[test]
+fn threshold_settles_goes_off_where_nothing_is_accepted_and_does_not_hunt() {
+    let run = |text, seconds| {
+        let world = World::steady(Machine::CPU, text, 1);
+        (
+            world.run(threshold(), seconds),
+            world.run(LawSpec::Fixed(0), seconds),
+        )
+    };
+    let (copying, _) = run(Text::COPYING, 100.0);
+    assert!(
+        copying.depth_between(60.0, 100.0) > 7.9,
+        "four intervals from 4 to 8"
+    );
+    assert!(copying.changes() <= 8, "{} changes", copying.changes());
+    let (random, off) = run(Text::RANDOM, 100.0);
+    assert_eq!(random.depth_between(11.0, 100.0), 0.0, "one interval");
+    assert!(random.changes() <= 1, "{} changes", random.changes());
+    let behind = random.rate_between(20.0, 100.0) / off.rate_between(20.0, 100.0);
+    assert!(behind > 0.95, "probes take {behind:.3}");
+    let world = World::shifting(Machine::CPU, &[Text::RANDOM, Text::COPYING], 50.0, 1);
+    let back = world.run(threshold(), 100.0);
+    assert!(
+        back.depth_between(75.0, 100.0) > 2.0,
+        "back within two intervals and a half"
+    );
+}
+
 #[test]
 fn the_law_can_change_while_it_runs_and_what_was_learnt_stays() {
     let world = World::steady(Machine::CPU, Text::PROSE, 1);
@@ -326,9 +355,11 @@ fn the_law_can_change_while_it_runs_and_what_was_learnt_stays() {
 #[test]
 fn low_acceptance_is_said_with_advice() {
     let mut controller = Controller::new(LawSpec::Fixed(4), Costs::default());
-    assert_eq!(controller.recent_acceptance(), None);
     let world = World::steady(Machine::CPU, Text::RANDOM, 1);
     world.run_with(&mut controller, 10.0);
-    assert!(controller.recent_acceptance().unwrap() < forespeak_speculation::LOW_ACCEPTANCE);
-    assert!(controller.advice().contains("--drafter ngram"));
+    assert_eq!(controller.low_acceptance(Duration::from_secs(10)), None);
+    world.run_with(&mut controller, 60.0);
+    let low = controller.low_acceptance(Duration::from_secs(70)).unwrap();
+    assert!(low.acceptance < forespeak_speculation::LOW_ACCEPTANCE);
+    assert!(low.to_string().contains("--drafter ngram"));
 }

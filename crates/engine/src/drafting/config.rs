@@ -24,7 +24,7 @@ impl SpeculationConfig {
 pub struct SpeculationStatus {
     /// What was asked for last.
     pub config: SpeculationConfig,
-    /// Whether there is a draft model.
+    /// Whether there is a draft model, and it has not failed.
     pub draft_model: bool,
     /// What was decided about the latest step that decoded; `None` before the first.
     pub decision: Option<Decision>,

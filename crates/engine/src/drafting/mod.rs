@@ -12,13 +12,12 @@ mod config;
 mod drafter;
 mod lookup;
 mod model;
-mod warning;
 
 use std::time::{Duration, Instant};
 
 use speculation::{
-    Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, Drafters, Lookup,
-    MAX_DEPTH, Outcome, Plan, Reason, Source, Step, Verified, Worth,
+    Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, DrafterKind, Drafters,
+    Lookup, MAX_DEPTH, Outcome, Plan, Reason, Source, Step, Verified, Worth,
 };
 
 use crate::executor::Executor;
@@ -28,7 +27,6 @@ pub(crate) use drafter::{Decoding, DraftTime, Intent, Wanted};
 use drafter::{Drafter, StopRule};
 use lookup::Lookups;
 use model::DraftModel;
-use warning::LowAcceptance;
 
 /// All that an engine guesses with.
 pub(crate) struct Drafting {
@@ -48,7 +46,6 @@ pub(crate) struct Drafting {
     paused_until: Duration,
     /// The deepest draft of the decision that was told last.
     told: Option<usize>,
-    low_acceptance: LowAcceptance,
 }
 
 /// What a draft model needs to know of the target it drafts for.
@@ -104,14 +101,26 @@ impl Drafting {
             learning: Duration::ZERO,
             paused_until: Duration::ZERO,
             told: None,
-            low_acceptance: LowAcceptance::default(),
         }
     }
 
     /// Whether nothing is ever drafted, or not for the moment.
     pub(crate) fn rests(&self) -> bool {
-        let mut kinds = self.drafters.iter().map(|drafter| drafter.kind());
-        self.worked < self.paused_until || !kinds.any(|kind| self.allowed.allow(kind))
+        self.worked < self.paused_until || self.is_off()
+    }
+
+    /// Whether nobody drafts who may.
+    pub(crate) fn is_off(&self) -> bool {
+        !self.kinds().any(|kind| self.allowed.allow(kind))
+    }
+
+    /// Whether there is a draft model, and it has not failed.
+    pub(crate) fn has_model(&self) -> bool {
+        self.kinds().any(|kind| kind == DrafterKind::Model)
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = DrafterKind> {
+        self.drafters.iter().map(|drafter| drafter.kind())
     }
 
     /// Changes drafters and law; what was learnt stays.
@@ -306,10 +315,8 @@ impl Drafting {
         for fate in fates.iter().filter(|fate| fate.ended) {
             self.controller.forget(fate.id.0);
         }
-        let acceptance = self.controller.recent_acceptance();
-        if let Some(acceptance) = self.low_acceptance.is_due(now, acceptance) {
-            let advice = self.controller.advice();
-            tracing::warn!(acceptance, advice, "few drafts are accepted");
+        if let Some(low) = self.controller.low_acceptance(now) {
+            tracing::warn!(acceptance = low.acceptance, "{low}");
         }
         self.learning = began.elapsed();
     }

@@ -288,6 +288,14 @@ impl Metrics {
         &self.store
     }
 
+    pub(crate) fn has_draft_model(&self) -> bool {
+        self.speculation.has_model()
+    }
+
+    pub(crate) fn drafters_are(&self, has_model: bool, anybody: bool) {
+        self.speculation.drafters_are(has_model, anybody);
+    }
+
     pub(crate) fn decided(&self, decision: &Decision) {
         self.speculation.decided(decision);
     }

@@ -1,6 +1,6 @@
 //! How speculation does, and what its controller decided.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::counter::Counter;
@@ -23,6 +23,7 @@ pub(super) struct SpeculationMetrics {
     speedup: Gauge<f64, AtomicU64>,
     decisions: Family<Labels<1>, Counter>,
     latest: Mutex<Option<Decision>>,
+    has_model: AtomicBool,
 }
 
 impl SpeculationMetrics {
@@ -56,10 +57,11 @@ impl SpeculationMetrics {
             decisions: register(
                 r,
                 n::SPEC_DECISIONS,
-                "Steps by why their depth was chosen",
+                "Plans by why their depth was chosen; where nothing pays, not every step has one",
                 Family::default(),
             ),
             latest: Mutex::new(None),
+            has_model: AtomicBool::new(false),
         }
     }
 
@@ -71,6 +73,18 @@ impl SpeculationMetrics {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn has_model(&self) -> bool {
+        self.has_model.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a draft model that works, and anybody who may draft.
+    pub(super) fn drafters_are(&self, has_model: bool, anybody: bool) {
+        self.has_model.store(has_model, Ordering::Relaxed);
+        if !anybody {
+            self.holds(&Decision::NOTHING_TO_DRAFT);
+        }
+    }
+
     pub(super) fn draft_tokens(&self) -> u64 {
         self.draft_tokens.get()
     }
@@ -79,12 +93,18 @@ impl SpeculationMetrics {
         self.accepted_tokens.get()
     }
 
+    /// A step was planned.
     pub(super) fn decided(&self, decision: &Decision) {
+        self.holds(decision);
+        let label = [(n::LABEL_REASON, decision.reason.name())];
+        self.decisions.get_or_create(&label).inc();
+    }
+
+    /// From now on this is so, until something else is decided.
+    pub(super) fn holds(&self, decision: &Decision) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(*decision);
         self.depth.set(decision.depth);
         self.speedup.set(decision.speedup);
-        let label = [(n::LABEL_REASON, decision.reason.name())];
-        self.decisions.get_or_create(&label).inc();
     }
 
     pub(super) fn verified(&self, drafted: usize, accepted: usize) {

@@ -97,7 +97,7 @@ impl Worker {
             rows: config.max_num_batched_tokens,
             known: vocabulary.vocab_size(),
         };
-        Self {
+        let worker = Self {
             config: config.clone(),
             executor: executors.target,
             vocabulary,
@@ -113,7 +113,9 @@ impl Worker {
             batch: Batch::default(),
             logits: Logits::default(),
             scratch: Scratch::default(),
-        }
+        };
+        worker.tell_who_drafts();
+        worker
     }
 
     /// Runs until it is told to end, or has drained.
@@ -172,7 +174,10 @@ impl Worker {
             Message::Submit(submission) => self.take(*submission),
             Message::Cancel(key) => self.end_request(key, Outcome::Abort),
             Message::ResetPrefixCache => self.scheduler.pool.clear_cache(),
-            Message::Speculate(config) => self.drafting.configure(config),
+            Message::Speculate(config) => {
+                self.drafting.configure(config);
+                self.tell_who_drafts();
+            }
             Message::Loaded(loaded) => self.take_loaded(loaded),
             Message::Moved(moved) => self.tell_moved(moved),
             Message::Drain => self.ending = self.ending.max(Ending::WhenDone),

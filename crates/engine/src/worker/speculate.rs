@@ -182,7 +182,15 @@ impl Worker {
                 })
             })
             .collect();
-        self.drafting.draft(wanted)
+        let took = self.drafting.draft(wanted);
+        self.tell_who_drafts();
+        took
+    }
+
+    /// A draft model may have failed, and an operator may want others to draft.
+    pub(super) fn tell_who_drafts(&self) {
+        let (has_model, anybody) = (self.drafting.has_model(), !self.drafting.is_off());
+        self.metrics.drafters_are(has_model, anybody);
     }
 
     /// Tells controller and metrics how the guesses did.

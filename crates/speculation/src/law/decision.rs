@@ -45,7 +45,7 @@ pub enum Reason {
     ProbeOff,
     /// The depth was given.
     Given,
-    /// The mean acceptance lies between the bounds, or the interval is not over.
+    /// The mean acceptance lies between the bounds, or the depth is already at one of its own.
     AcceptanceWithin {
         /// Mean acceptance.
         acceptance: f64,
@@ -108,15 +108,15 @@ impl fmt::Display for Reason {
                 )
             }
             Self::ProbeOff => f.write_str("one step without drafts, to measure its cost"),
-            Self::Given => f.write_str("the depth is fixed by configuration"),
+            Self::Given => f.write_str("the depth is given"),
             Self::AcceptanceWithin { acceptance } => {
                 write!(f, "acceptance {acceptance:.2} calls for no change")
             }
             Self::AcceptanceHigh { acceptance } => {
-                write!(f, "acceptance {acceptance:.2} is high: deeper by one")
+                write!(f, "acceptance {acceptance:.2} is high: deeper")
             }
             Self::AcceptanceLow { acceptance } => {
-                write!(f, "acceptance {acceptance:.2} is low: shallower by one")
+                write!(f, "acceptance {acceptance:.2} is low: shallower")
             }
             Self::AcceptanceTooLow { acceptance } => {
                 write!(
@@ -139,6 +139,14 @@ impl fmt::Display for Decision {
 }
 
 impl Decision {
+    /// Of steps for which nobody can draft.
+    pub const NOTHING_TO_DRAFT: Self = Self {
+        depth: 0.0,
+        deepest: 0,
+        speedup: 1.0,
+        reason: Reason::NothingToDraft,
+    };
+
     pub(crate) fn of(depths: &[usize], speedup: f64, reason: Reason) -> Self {
         Self {
             depth: mean(depths),

@@ -100,26 +100,24 @@ impl Threshold {
         let Some(acceptance) = self.acceptance() else {
             return;
         };
-        self.reason = Reason::AcceptanceWithin { acceptance };
-        if self.depth == 0 {
-            if acceptance >= SHALLOWER_BELOW {
-                self.depth = SHALLOWEST;
-                self.reason = Reason::AcceptanceHigh { acceptance };
-            } else {
-                self.reason = Reason::AcceptanceTooLow { acceptance };
-                // The next interval is judged by its own probes.
-                self.rates.clear();
+        let (depth, reason) = match self.depth {
+            0 if acceptance >= SHALLOWER_BELOW => {
+                (SHALLOWEST, Reason::AcceptanceHigh { acceptance })
             }
-        } else if acceptance > DEEPER_ABOVE {
-            self.depth = (self.depth + 1).min(DEEPEST);
-            self.reason = Reason::AcceptanceHigh { acceptance };
-        } else if acceptance < OFF_BELOW {
-            self.depth = 0;
-            self.reason = Reason::AcceptanceTooLow { acceptance };
+            0 => (0, Reason::AcceptanceTooLow { acceptance }),
+            depth if acceptance > DEEPER_ABOVE && depth < DEEPEST => {
+                (depth + 1, Reason::AcceptanceHigh { acceptance })
+            }
+            _ if acceptance < OFF_BELOW => (0, Reason::AcceptanceTooLow { acceptance }),
+            depth if acceptance < SHALLOWER_BELOW && depth > SHALLOWEST => {
+                (depth - 1, Reason::AcceptanceLow { acceptance })
+            }
+            depth => (depth, Reason::AcceptanceWithin { acceptance }),
+        };
+        (self.depth, self.reason) = (depth, reason);
+        if depth == 0 {
+            // The next interval is judged by its own probes.
             self.rates.clear();
-        } else if acceptance < SHALLOWER_BELOW {
-            self.depth = (self.depth - 1).max(SHALLOWEST);
-            self.reason = Reason::AcceptanceLow { acceptance };
         }
     }
 }
@@ -165,6 +163,22 @@ mod tests {
     use crate::source::Source;
     use crate::step::{Candidate, Verified};
 
+    fn outcome(drafts: &[Verified]) -> Outcome<'_> {
+        Outcome {
+            drafts,
+            context: 10,
+            prefill_rows: 0,
+            verify: Duration::from_millis(9),
+            draft: Duration::from_millis(1),
+            passes: 1,
+            pass_rows: 1,
+            catch_up: Duration::ZERO,
+            caught_up: 0,
+            read_along: 0,
+            planning: Duration::ZERO,
+        }
+    }
+
     /// Runs `seconds` of 100 steps each at the given acceptance and gives the depth at the end.
     fn run(law: &mut Threshold, from: u64, seconds: u64, acceptance: f64) -> usize {
         let candidate = Candidate {
@@ -189,22 +203,60 @@ mod tests {
                 accepted: (drafted as f64 * acceptance) as usize,
                 lookup: None,
             };
-            let outcome = Outcome {
-                drafts: &[verified],
-                context: 10,
-                prefill_rows: 0,
-                verify: Duration::from_millis(9),
-                draft: Duration::from_millis(1),
-                passes: drafted,
-                pass_rows: drafted,
-                catch_up: Duration::ZERO,
-                caught_up: 0,
-                read_along: 0,
-                planning: Duration::ZERO,
-            };
-            law.observe(now, &outcome);
+            law.observe(now, &outcome(&[verified]));
         }
         law.depth
+    }
+
+    #[test]
+    fn it_stays_where_acceptance_is_neither_high_nor_low() {
+        let mut law = Threshold::new(Threshold::INTERVAL);
+        assert_eq!(run(&mut law, 0, 100, 0.65), 4);
+        assert_eq!(law.reason.name(), "acceptance_within");
+    }
+
+    #[test]
+    fn a_change_is_claimed_only_where_there_is_one() {
+        let reason_after = |depth, acceptance| {
+            let mut law = Threshold {
+                depth,
+                rates: [acceptance].into(),
+                ..Threshold::new(Threshold::INTERVAL)
+            };
+            law.decide();
+            (law.depth, law.reason.name())
+        };
+        assert_eq!(reason_after(7, 0.8), (8, "acceptance_high"));
+        assert_eq!(reason_after(8, 0.8), (8, "acceptance_within"));
+        assert_eq!(reason_after(3, 0.5), (2, "acceptance_low"));
+        assert_eq!(reason_after(2, 0.5), (2, "acceptance_within"));
+        assert_eq!(reason_after(2, 0.3), (0, "acceptance_too_low"));
+        assert_eq!(reason_after(0, 0.5), (0, "acceptance_too_low"));
+        assert_eq!(reason_after(0, 0.6), (2, "acceptance_high"));
+    }
+
+    #[test]
+    fn the_latest_drafts_weigh_most_and_only_a_hundred_count() {
+        let acceptance = |rates: &[f64]| {
+            let mut law = Threshold::new(Threshold::INTERVAL);
+            for &rate in rates {
+                let verified = Verified {
+                    id: 1,
+                    source: Source::Model,
+                    planned: 100,
+                    drafted: 100,
+                    accepted: (100.0 * rate) as usize,
+                    lookup: None,
+                };
+                law.observe(Duration::ZERO, &outcome(&[verified]));
+            }
+            law.acceptance().unwrap()
+        };
+        let (good, bad) = ([1.0; 50], [0.0; 50]);
+        let better = acceptance(&[bad, good].concat());
+        assert!((0.7..0.8).contains(&better), "{better}");
+        assert!((acceptance(&[good, bad].concat()) - (1.0 - better)).abs() < 1e-9);
+        assert_eq!(acceptance(&[bad, good, good].concat()), 1.0);
     }
 
     #[test]
