@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::tiny_models::TinyModel;
 
-use crate::support::{Server, run};
+use crate::support::{Server, run, send};
 
 #[test]
 fn a_gguf_file_is_served_and_sigterm_ends_it_well() {
@@ -46,6 +46,67 @@ fn a_folder_is_served_as_a_worker_under_another_name() {
     let answer = server.post("/v1/completions", completion);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains(r#""model":"one""#), "{answer}");
+}
+
+/// An answer, and how many tokens were drafted for it, accepted or not.
+fn answer_and_drafted(server: &Server) -> (String, u64) {
+    let question = r#"{"prompt": "hello", "max_tokens": 64, "temperature": 0, "ignore_eos": true,
+        "speculative": {"usage": true}}"#;
+    let body = body(&server.post("/v1/completions", question));
+    let details = &body["usage"]["completion_tokens_details"];
+    let count = |name: &str| details[name].as_u64().unwrap();
+    let text = body["choices"][0]["text"].as_str().unwrap().to_owned();
+    let accepted = count("accepted_prediction_tokens");
+    (text, accepted + count("rejected_prediction_tokens"))
+}
+
+fn body(answer: &str) -> Value {
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap()
+}
+
+#[test]
+fn an_operator_changes_how_a_worker_speculates_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    TinyModel::default().write_gguf(&path).unwrap();
+    let more = ["--admin-listen", "127.0.0.1:0", "--drafter", "off"];
+    let server = Server::with_model("engine", &path, &more);
+    let admin = |method: &str, path: &str, body: &str| {
+        let answer = send(server.admin(), method, path, "", body);
+        let (head, _) = answer.split_once("\r\n").unwrap();
+        (head.to_owned(), answer)
+    };
+    let (_, shown) = admin("GET", "/admin/speculation", "");
+    assert_eq!(body(&shown)["drafter"], "off", "{shown}");
+    let (expected, drafted) = answer_and_drafted(&server);
+    assert_eq!(drafted, 0);
+
+    let change = r#"{"drafter": "ngram", "depth": 3}"#;
+    let (_, changed) = admin("POST", "/admin/speculation", change);
+    assert_eq!(body(&changed)["law"], "fixed:3", "{changed}");
+    let (text, drafted) = answer_and_drafted(&server);
+    assert_eq!(text, expected);
+    assert!(drafted > 0);
+
+    // Nobody is behind a worker, and nothing of it can be read again.
+    for (method, path, status, says) in [
+        ("GET", "/admin/workers", "200", r#""pools":[]"#),
+        ("POST", "/admin/workers", "404", "there is no pool"),
+        ("GET", "/admin/decisions", "200", r#""decisions":[]"#),
+        ("GET", "/admin/tenants", "200", "anonymous"),
+        ("GET", "/admin/config", "200", "127.0.0.1:0"),
+        ("GET", "/admin/cache", "404", "--cache memory"),
+        ("POST", "/admin/reload", "400", "other flags"),
+    ] {
+        let (head, answer) = admin(method, path, r#"{"url": "http://a:1"}"#);
+        assert!(head.contains(status), "{method} {path}: {answer}");
+        assert!(answer.contains(says), "{method} {path}: {answer}");
+    }
+    let (wrong, answer) = admin("POST", "/admin/speculation", r#"{"drafter": "model"}"#);
+    assert!(wrong.contains("400"), "{answer}");
+    assert!(answer.contains("start with --draft PATH"), "{answer}");
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
