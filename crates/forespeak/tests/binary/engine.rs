@@ -110,6 +110,39 @@ fn an_operator_changes_how_a_worker_speculates_while_it_runs() {
 }
 
 #[test]
+fn a_draft_that_nobody_asked_at_the_start_can_be_asked_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    TinyModel::default().write_gguf(&path).unwrap();
+    let draft = path.to_str().unwrap();
+    let more = [
+        "--draft",
+        draft,
+        "--drafter",
+        "off",
+        "--admin-listen",
+        "127.0.0.1:0",
+        // The same question is to be computed again.
+        "--cache",
+        "off",
+    ];
+    let server = Server::with_model("serve", &path, &more);
+    assert!(
+        server.banner.contains("off; a draft model waits"),
+        "{}",
+        server.banner
+    );
+    let (expected, drafted) = answer_and_drafted(&server);
+    assert_eq!(drafted, 0);
+    let change = r#"{"drafter": "model", "depth": 3}"#;
+    let changed = send(server.admin(), "POST", "/admin/speculation", "", change);
+    assert_eq!(body(&changed)["draft_model"], true, "{changed}");
+    let (text, drafted) = answer_and_drafted(&server);
+    assert_eq!(text, expected);
+    assert!(drafted > 32, "{drafted}");
+}
+
+#[test]
 fn a_draft_in_four_bits_guesses_for_a_target_in_eight() {
     let folder = tempfile::tempdir().unwrap();
     let weights = TinyModel {
@@ -177,6 +210,18 @@ fn what_cannot_be_served_is_told_without_a_crash() {
         (
             vec!["serve", "--model", fine, "--chat-template", "/no/template"],
             "/no/template",
+        ),
+        (
+            vec![
+                "serve",
+                "--model",
+                fine,
+                "--drafter",
+                "off",
+                "--draft",
+                "/no/draft.gguf",
+            ],
+            "/no/draft.gguf",
         ),
         (
             vec!["serve", "--model", fine, "--listen", "203.0.113.1:1"],
