@@ -1,5 +1,7 @@
 //! A model in this process.
 
+use std::path::Path;
+
 use serde_json::Value;
 use testkit::tiny_models::TinyModel;
 
@@ -181,6 +183,18 @@ fn a_draft_in_four_bits_guesses_for_a_target_in_eight() {
     assert!(accepted > 16 && rejected > 0, "{accepted} and {rejected}");
 }
 
+/// A model in `folder` that means "b" by the id of "a", and the other way round.
+fn write_with_foreign_tokens(folder: &Path) {
+    TinyModel::default().write_folder(folder).unwrap();
+    let file = folder.join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let vocabulary = &mut tokenizer["model"]["vocab"];
+    let (a, b) = (vocabulary["a"].take(), vocabulary["b"].take());
+    vocabulary["a"] = b;
+    vocabulary["b"] = a;
+    std::fs::write(&file, tokenizer.to_string()).unwrap();
+}
+
 #[test]
 fn what_cannot_be_served_is_told_without_a_crash() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,7 +202,10 @@ fn what_cannot_be_served_is_told_without_a_crash() {
     std::fs::write(&broken, b"GGUF but not really").unwrap();
     let fine = folder.path().join("fine.gguf");
     TinyModel::default().write_gguf(&fine).unwrap();
+    let foreign = folder.path().join("foreign");
+    write_with_foreign_tokens(&foreign);
     let (broken, fine) = (broken.to_str().unwrap(), fine.to_str().unwrap());
+    let foreign = foreign.to_str().unwrap();
     for (arguments, word) in [
         (
             vec!["serve", "--model", "/no/such/model.gguf"],
@@ -222,6 +239,25 @@ fn what_cannot_be_served_is_told_without_a_crash() {
                 "/no/draft.gguf",
             ],
             "/no/draft.gguf",
+        ),
+        (
+            vec!["serve", "--model", fine, "--draft", foreign],
+            r#"token 100 is "a" against "b""#,
+        ),
+        (
+            vec![
+                "serve",
+                "--model",
+                fine,
+                "--draft",
+                foreign,
+                "--drafter=off",
+            ],
+            r#"token 100 is "a" against "b""#,
+        ),
+        (
+            vec!["serve", "--model", fine, "--drafter", "model"],
+            "name one with --draft",
         ),
         (
             vec!["serve", "--model", fine, "--listen", "203.0.113.1:1"],
