@@ -85,6 +85,8 @@ async fn a_stream_tells_it_with_its_usage() {
     let running = looking_up().start();
     let mut body = chat(Some(json!({"usage": true})));
     body["stream"] = json!(true);
+    let chunks = post(running.address, CHAT, &body).await.chunks();
+    assert!(chunks.iter().all(|chunk| chunk["usage"].is_null()));
     body["stream_options"] = json!({"include_usage": true});
     let chunks = post(running.address, CHAT, &body).await.chunks();
     let usage = &chunks.last().unwrap()["usage"];
