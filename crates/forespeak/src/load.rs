@@ -87,12 +87,10 @@ fn bytes(source: &ModelSource) -> u64 {
     }
 }
 
-/// The draft model, if anybody would ask it.
+/// The draft model, if there is one. Also where nobody asks it at first: an operator may want it while the engine runs,
+/// and should hear of a wrong one now.
 fn draft_source(options: &ServeOptions) -> Result<Option<ModelSource>, CommandError> {
     let speculation = &options.speculation;
-    if matches!(speculation.drafter, Drafters::Off | Drafters::Ngram) {
-        return Ok(None);
-    }
     let own = speculation.draft.clone().map(ModelSource::Path);
     let bundled = || {
         let pair = bundled::pair().filter(|_| options.model.model.is_none())?;
@@ -166,7 +164,39 @@ fn progress_bar() -> ProgressBar {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn draft_of(arguments: &str) -> Result<Option<ModelSource>, CommandError> {
+        let arguments = ["forespeak", "serve"]
+            .into_iter()
+            .chain(arguments.split_whitespace());
+        let Command::Serve(options) = Cli::try_parse_from(arguments).unwrap().command else {
+            panic!("not serve");
+        };
+        draft_source(&options)
+    }
+
+    #[test]
+    fn a_draft_is_loaded_whoever_drafts_at_first() {
+        for drafter in ["auto", "model", "ngram", "off"] {
+            let named = draft_of(&format!("--model m --draft d --drafter {drafter}")).unwrap();
+            assert!(
+                matches!(&named, Some(ModelSource::Path(path)) if path == Path::new("d")),
+                "{drafter}: {named:?}"
+            );
+        }
+        for drafter in ["auto", "ngram", "off"] {
+            let bundled = draft_of(&format!("--drafter {drafter}")).unwrap();
+            assert_eq!(bundled.is_some(), bundled::pair().is_some(), "{drafter}");
+            let other = draft_of(&format!("--model m --drafter {drafter}")).unwrap();
+            assert!(other.is_none(), "{drafter}: {other:?}");
+        }
+        let wanted = draft_of("--model m --drafter model");
+        assert!(matches!(wanted, Err(CommandError::NoDraft)), "{wanted:?}");
+    }
 
     #[test]
     fn a_model_is_named_after_its_file_or_folder() {

@@ -83,8 +83,8 @@ pub(crate) struct EngineOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Speculation (faster, never another text)")]
 pub(crate) struct SpeculationOptions {
-    /// A small model that drafts for the other, with the same tokenizer [default: the bundled one for the bundled
-    /// model, none for others]
+    /// A small model that drafts for the other, with the same tokenizer; loaded whatever --drafter says, so that an
+    /// operator can switch it on later [default: the bundled one for the bundled model, none for others]
     #[arg(long, value_name = "PATH", env = "FORESPEAK_DRAFT")]
     pub(crate) draft: Option<PathBuf>,
     /// Shrink the draft model's float weights while loading [default: as --quantize does the other's]
@@ -95,7 +95,8 @@ pub(crate) struct SpeculationOptions {
         env = "FORESPEAK_DRAFT_QUANTIZE"
     )]
     pub(crate) draft_quantize: Option<QuantizeTo>,
-    /// Who drafts: auto (whoever is worth more at the moment), model, ngram (looks up what the text said before) or off
+    /// Who drafts at first: auto (whoever is worth more at the moment), model, ngram (looks up what the text said before)
+    /// or off
     #[arg(
         long,
         value_name = "WHO",
@@ -103,7 +104,8 @@ pub(crate) struct SpeculationOptions {
         env = "FORESPEAK_DRAFTER"
     )]
     pub(crate) drafter: Drafters,
-    /// How deep: goodput follows what it measures, threshold follows acceptance alone, fixed:K is fixed
+    /// How deep: goodput follows what it measures, threshold[:SECONDS] follows acceptance alone, at intervals of
+    /// 10 s or of SECONDS (0.1 to 3600), fixed:K stays at K (0 to 16)
     #[arg(
         long,
         value_name = "LAW",

@@ -52,7 +52,8 @@ pub(crate) struct HttpOptions {
     /// How long running answers may take to finish after SIGTERM; a second signal ends at once [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, env = "FORESPEAK_DRAIN_TIMEOUT")]
     pub(crate) drain_timeout: Option<Duration>,
-    /// Where operators come in, such as 127.0.0.1:8081: workers, decisions, reload [default: off]
+    /// Where operators come in, such as 127.0.0.1:8081: workers, decisions, reload, speculation; a worker answers what
+    /// concerns its engine [default: off]
     #[arg(long, value_name = "ADDRESS", env = "FORESPEAK_ADMIN_LISTEN")]
     pub(crate) admin_listen: Option<SocketAddr>,
 }

@@ -228,13 +228,14 @@ fn start_engine(
 /// Who drafts, in words.
 fn drafts(options: &ServeOptions, draft: Option<&LoadedModel>) -> String {
     let law = options.speculation.speculation;
-    match (options.speculation.drafter, draft) {
-        (Drafters::Off, _) => "off".to_owned(),
-        (_, None) => format!("looked up, depth by {law}"),
-        (who, Some(draft)) => format!(
-            "{who}, depth by {law}, {} of weights",
-            ByteSize(draft.model.weight_bytes() as u64)
-        ),
+    let weights = draft.map(|draft| ByteSize(draft.model.weight_bytes() as u64));
+    let waiting = weights.map_or(String::new(), |weights| {
+        format!("; a draft model waits, {weights} of weights")
+    });
+    match (options.speculation.drafter, weights) {
+        (Drafters::Off, _) => format!("off{waiting}"),
+        (Drafters::Ngram, _) | (_, None) => format!("looked up, depth by {law}{waiting}"),
+        (who, Some(weights)) => format!("{who}, depth by {law}, {weights} of weights"),
     }
 }
 

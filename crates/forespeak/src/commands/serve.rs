@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use gateway::admin::{AdminConfig, AdminServer};
+use gateway::admin::{AdminConfig, AdminServer, Operations};
 use gateway::tenants::{KeyHash, SaltSecret, Tenants};
 use gateway::{Catalog, Gateway, Server, ServerConfig, StopSwitch};
 
@@ -17,7 +17,7 @@ use crate::machine::prefer_small_pages;
 use crate::settings::settings;
 use crate::signals::{pull_on_signals, reload_on_hangup};
 use crate::status_line;
-use crate::wiring::{Live, open_cache, prices, salt_secret, sharing, tenants};
+use crate::wiring::{Alone, Live, open_cache, prices, salt_secret, sharing, tenants};
 
 /// Threads that carry connections beside an engine. One writes far more than the engine can generate; the cores
 /// belong to the arithmetic.
@@ -118,33 +118,23 @@ async fn answer(
     };
     let gateway = Arc::new(gateway);
     let stop = StopSwitch::new();
+    let operations: Arc<dyn Operations> = match role {
+        Role::Server => {
+            let live = go_live(options, &config, &gateway, made_up).await?;
+            if !config.pools.is_empty() {
+                describe_pools(&live, &config, &mut banner).await;
+            }
+            live
+        }
+        Role::Worker => Arc::new(Alone::new(config.clone())),
+    };
     let mut admin = None;
-    if role == Role::Server {
-        let admin_config = config.admin.clone();
-        let sharing = sharing(&config)?;
-        let again = move || settings(&options);
-        let live = Live::start(
-            Arc::clone(&gateway),
-            config.clone(),
-            made_up,
-            sharing.as_ref().map(|sharing| sharing.keys.clone()),
-            Box::new(again),
-        )
-        .await?;
-        if let Some(sharing) = sharing {
-            gateway.share(sharing)?;
-        }
-        reload_on_hangup(Arc::clone(&live))?;
-        if !config.pools.is_empty() {
-            describe_pools(&live, &config, &mut banner).await;
-        }
-        if let Some(section) = admin_config {
-            let server = open_admin(&section, &gateway, live)?;
-            banner
-                .lines
-                .push(("admin", format!("http://{}", server.address())));
-            admin = Some(tokio::spawn(server.run(stop.clone())));
-        }
+    if let Some(section) = &config.admin {
+        let server = open_admin(section, &gateway, operations)?;
+        banner
+            .lines
+            .push(("admin", format!("http://{}", server.address())));
+        admin = Some(tokio::spawn(server.run(stop.clone())));
     }
     let server = Server::bind(server_config(&config), Arc::clone(&gateway))?;
     banner.address = server.address();
@@ -161,6 +151,30 @@ async fn answer(
     Ok(())
 }
 
+/// Starts what runs by the configuration, and what can be replaced while it runs.
+async fn go_live(
+    options: Box<ServeOptions>,
+    config: &Config,
+    gateway: &Arc<Gateway>,
+    made_up: SaltSecret,
+) -> Result<Arc<Live>, CommandError> {
+    let sharing = sharing(config)?;
+    let again = move || settings(&options);
+    let live = Live::start(
+        Arc::clone(gateway),
+        config.clone(),
+        made_up,
+        sharing.as_ref().map(|sharing| sharing.keys.clone()),
+        Box::new(again),
+    )
+    .await?;
+    if let Some(sharing) = sharing {
+        gateway.share(sharing)?;
+    }
+    reload_on_hangup(Arc::clone(&live))?;
+    Ok(live)
+}
+
 fn server_config(config: &Config) -> ServerConfig {
     ServerConfig {
         listen: config.server.listen,
@@ -175,14 +189,14 @@ fn server_config(config: &Config) -> ServerConfig {
 fn open_admin(
     section: &config::Admin,
     gateway: &Arc<Gateway>,
-    live: Arc<Live>,
+    operations: Arc<dyn Operations>,
 ) -> Result<AdminServer, CommandError> {
     let key = section.key.as_ref().and_then(|key| key.reveal());
     let admin = AdminConfig {
         listen: section.listen,
         key: key.map(KeyHash::of),
     };
-    Ok(AdminServer::bind(admin, Arc::clone(gateway), live)?)
+    Ok(AdminServer::bind(admin, Arc::clone(gateway), operations)?)
 }
 
 /// Adds the pools to what is said at the start. Waits a little for workers to say what they serve.

@@ -7,8 +7,10 @@
 //! cache     section `cache`                      -> the response cache and who may use it how
 //! sharing   section `shared`                     -> what gateways side by side tell each other
 //! live      all of it, running, and replaced part by part at a reload
+//! alone     nothing of it: a worker was told everything by flags
 //! ```
 
+mod alone;
 mod cache;
 mod learn;
 mod live;
@@ -16,6 +18,7 @@ mod pools;
 mod sharing;
 mod tenants;
 
+pub(crate) use alone::Alone;
 pub(crate) use cache::{open_cache, prices};
 pub(crate) use learn::{Learnt, ask_for_models};
 pub(crate) use live::Live;

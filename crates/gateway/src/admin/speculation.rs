@@ -86,7 +86,7 @@ fn speculating(desk: &Desk) -> Result<(&dyn Worker, SpeculationStatus), ApiError
     status.ok_or_else(|| {
         ApiError::new(
             ErrorKind::NotFound,
-            "no engine runs in this process; ask the workers' own addresses",
+            "no engine runs in this process; ask its workers, which answer this where they were started with --admin-listen",
         )
     })
 }

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use engine::{Drafters, EngineConfig, LawSpec, SpeculationConfig};
-use forespeak_gateway::Gateway;
 use forespeak_gateway::admin::{AdminConfig, AdminServer, Operations};
 use forespeak_gateway::placement::Pool;
+use forespeak_gateway::tenants::Tenants;
+use forespeak_gateway::{Catalog, Gateway, StopSwitch};
 use serde_json::{Value, json};
 
 use crate::support::client::{get, post};
-use crate::support::{Running, Setup, recited};
+use crate::support::{Setup, recited};
 
 const CHAT: &str = "/v1/chat/completions";
 const SPECULATION: &str = "/admin/speculation";
@@ -84,6 +85,8 @@ async fn a_stream_tells_it_with_its_usage() {
     let running = looking_up().start();
     let mut body = chat(Some(json!({"usage": true})));
     body["stream"] = json!(true);
+    let chunks = post(running.address, CHAT, &body).await.chunks();
+    assert!(chunks.iter().all(|chunk| chunk["usage"].is_null()));
     body["stream_options"] = json!({"include_usage": true});
     let chunks = post(running.address, CHAT, &body).await.chunks();
     let usage = &chunks.last().unwrap()["usage"];
@@ -127,21 +130,21 @@ impl Operations for Nothing {
     }
 }
 
-fn admin(running: &Running, gateway: &Arc<Gateway>) -> SocketAddr {
+fn admin(stop: &StopSwitch, gateway: &Arc<Gateway>) -> SocketAddr {
     let config = AdminConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         key: None,
     };
     let server = AdminServer::bind(config, Arc::clone(gateway), Arc::new(Nothing)).unwrap();
     let address = server.address();
-    tokio::spawn(server.run(running.stop.clone()));
+    tokio::spawn(server.run(stop.clone()));
     address
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_changes_law_depth_and_drafter_while_it_runs() {
     let running = looking_up().start();
-    let desk = admin(&running, &running.gateway);
+    let desk = admin(&running.stop, &running.gateway);
     let shown = get(desk, SPECULATION).await.json();
     assert_eq!(shown["drafter"], "ngram", "{shown}");
     assert_eq!(shown["law"], "fixed:4");
@@ -179,7 +182,7 @@ async fn an_operator_changes_law_depth_and_drafter_while_it_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operators_mistake_changes_nothing() {
     let running = looking_up().start();
-    let desk = admin(&running, &running.gateway);
+    let desk = admin(&running.stop, &running.gateway);
     for (wrong, says) in [
         (json!({}), "send"),
         (json!({"law": "fastest"}), "goodput"),
@@ -193,4 +196,22 @@ async fn an_operators_mistake_changes_nothing() {
     let shown = get(desk, SPECULATION).await.json();
     assert_eq!(shown["law"], "fixed:4");
     assert_eq!(shown["drafter"], "ngram");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_without_an_engine_says_where_to_ask() {
+    let gateway = Gateway::in_front_of(Catalog::default(), Tenants::of_a_worker());
+    let desk = admin(&StopSwitch::new(), &Arc::new(gateway));
+    let change = json!({"drafter": "off"});
+    for answer in [
+        get(desk, SPECULATION).await,
+        post(desk, SPECULATION, &change).await,
+    ] {
+        assert_eq!(answer.status, 404, "{}", answer.text());
+        let text = answer.text();
+        assert!(
+            text.contains("its workers") && text.contains("--admin-listen"),
+            "{text}"
+        );
+    }
 }

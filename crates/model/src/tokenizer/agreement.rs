@@ -26,14 +26,16 @@ impl Tokenizer {
         }
         if self.bos != other.bos {
             return Some(format!(
-                "the token that begins a text is {:?} against {:?}",
-                self.bos, other.bos
+                "the token that begins a text is {} against {}",
+                self.named(self.bos.as_slice()),
+                other.named(other.bos.as_slice())
             ));
         }
         if self.eos != other.eos {
             return Some(format!(
-                "the tokens that end a text are {:?} against {:?}",
-                self.eos, other.eos
+                "the tokens that end a text are {} against {}",
+                self.named(&self.eos),
+                other.named(&other.eos)
             ));
         }
         self.first_different_merge(other)
@@ -45,6 +47,17 @@ impl Tokenizer {
             Some(_) => format!("{kind}{:?}", self.token_text(id)),
             None => "missing".to_owned(),
         }
+    }
+
+    fn named(&self, ids: &[u32]) -> String {
+        let named = ids
+            .iter()
+            .map(|&id| format!("{id} ({})", self.describe(id)));
+        let named: Vec<String> = named.collect();
+        if named.is_empty() {
+            return "none".to_owned();
+        }
+        named.join(", ")
     }
 
     fn first_different_merge(&self, other: &Self) -> Option<String> {
@@ -128,5 +141,29 @@ mod tests {
         let difference = target.first_difference(&other).unwrap();
         assert!(difference.starts_with("merge 1 is "), "{difference}");
         assert!(difference.ends_with("against missing"), "{difference}");
+    }
+
+    #[test]
+    fn texts_must_begin_and_end_alike() {
+        let read = || tokenizer(&["a", "b", "<s>"], "<s>", &[]);
+        let begins = Tokenizer {
+            bos: Some(2),
+            ..read()
+        };
+        assert_eq!(
+            read().first_difference(&begins).unwrap(),
+            r#"the token that begins a text is none against 2 (special "<s>")"#
+        );
+        assert_eq!(begins.first_difference(&begins), None);
+
+        let ends = |eos: &[u32]| Tokenizer {
+            eos: eos.to_vec(),
+            ..read()
+        };
+        assert_eq!(
+            ends(&[2]).first_difference(&ends(&[2, 1])).unwrap(),
+            r#"the tokens that end a text are 2 (special "<s>") against 2 (special "<s>"), 1 ("b")"#
+        );
+        assert_eq!(ends(&[2]).first_difference(&ends(&[2])), None);
     }
 }
