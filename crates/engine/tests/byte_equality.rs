@@ -13,7 +13,7 @@ use std::sync::Arc;
 use common::{Answer, Random, request};
 use forespeak_engine::{
     CpuExecutor, Drafters, Engine, EngineConfig, Executors, Format, LawSpec, Request, Sampling,
-    SpeculationConfig, Vocabulary,
+    SpeculationConfig, StopMatch, Vocabulary,
 };
 use model::{BLOCK_TOKENS, Compute, KvType, LoadOptions, LoadedModel, Model, ModelSource, Tier};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
@@ -35,7 +35,7 @@ struct Way {
     /// Who guesses ahead.
     drafters: Drafters,
     /// How far.
-    depth: usize,
+    law: LawSpec,
 }
 
 /// Makes executors for one model, with room for so many blocks.
@@ -77,7 +77,8 @@ fn options() -> Vec<Sampling> {
     ]
 }
 
-fn requests(vocab: usize) -> Vec<Request> {
+fn requests(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>) -> Vec<Request> {
+    let vocab = vocabulary.vocab_size();
     let mut random = Random(3);
     let mut requests = Vec::new();
     for option in options() {
@@ -93,6 +94,19 @@ fn requests(vocab: usize) -> Vec<Request> {
             };
             requests.push(request(prompt, sampling));
         }
+    }
+    // Stop strings that surely come, over the borders of tokens: out of what is said without them.
+    let unstopped = requests[..2].to_vec();
+    for (answer, unstopped) in answers(make, vocabulary, &unstopped, PLAIN)
+        .iter()
+        .zip(unstopped)
+    {
+        let said: Vec<char> = answer.choices[&0].text.chars().collect();
+        let sampling = Sampling {
+            stop: vec![said[said.len() / 2..][..3].iter().collect()],
+            ..unstopped.sampling
+        };
+        requests.push(request(unstopped.prompt, sampling));
     }
     requests
 }
@@ -114,7 +128,23 @@ fn load(format: TinyFormat, threads: usize) -> LoadedModel {
     Model::load(&ModelSource::Path(path), &options).unwrap()
 }
 
-fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<Answer> {
+/// Drafts that were so deep.
+fn drafts_of(depth: usize, engine: &Engine) -> u64 {
+    let mut page = String::new();
+    engine.metrics().encode(&mut page);
+    let position = format!("position=\"{}\"}} ", depth - 1);
+    page.lines()
+        .filter(|line| line.starts_with("forespeak:spec_decode_num_draft_tokens_per_pos_total"))
+        .find_map(|line| line.split_once(&position))
+        .map_or(0, |(_, count)| count.parse().unwrap())
+}
+
+fn answers(
+    make: Make<'_>,
+    vocabulary: &Arc<dyn Vocabulary>,
+    requests: &[Request],
+    way: Way,
+) -> Vec<Answer> {
     let blocks = if way.tight {
         // Enough to admit three, too little for them to finish together.
         (way.batch.min(3) * BLOCKS_EACH - 2).max(BLOCKS_EACH)
@@ -129,13 +159,12 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
         enable_prefix_caching: way.warm,
         speculation: SpeculationConfig {
             drafters: way.drafters,
-            law: LawSpec::Fixed(way.depth),
+            law: way.law,
         },
         ..EngineConfig::default()
     };
     let (engine, mut stepper) =
         Engine::manual(config, make(blocks), Arc::clone(vocabulary)).unwrap();
-    let requests = requests(vocabulary.vocab_size());
     let mut answers = Vec::new();
     for together in requests.chunks(way.batch) {
         let rounds = if way.warm { 2 } else { 1 };
@@ -154,13 +183,19 @@ fn answers(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, way: Way) -> Vec<An
     if way.warm && !way.tight {
         assert!(answers.iter().all(|a| a.cached_tokens > 0), "{way:?}");
     }
-    let looked_up = way.drafters == Drafters::Ngram;
-    if way.drafters != Drafters::Off && (!looked_up || way.warm) {
-        assert!(engine.metrics().accepted_tokens() > 0, "{way:?}");
-    }
-    // Whatever a request asks for, guesses are made for it where there is room.
-    if way.drafters == Drafters::Model && way.batch == 1 && !way.tight {
-        assert!(answers.iter().all(|a| a.drafts.drafted > 0), "{way:?}");
+    // What goodput does is a matter of time.
+    if let LawSpec::Fixed(depth) = way.law {
+        let looked_up = way.drafters == Drafters::Ngram;
+        if way.drafters != Drafters::Off && (!looked_up || way.warm) {
+            assert!(engine.metrics().accepted_tokens() > 0, "{way:?}");
+        }
+        // Whatever a request asks for, guesses are made for it where there is room, as deep as there are rows.
+        if way.drafters == Drafters::Model && way.batch == 1 && !way.tight {
+            assert!(answers.iter().all(|a| a.drafts.drafted > 0), "{way:?}");
+            let deepest = depth.min(way.chunk - 1);
+            assert!(drafts_of(deepest, &engine) > 0, "{way:?}");
+            assert_eq!(drafts_of(deepest + 1, &engine), 0, "{way:?}");
+        }
     }
     // Guesses let answers end at different times, so that blocks may suffice after all.
     if way.tight && way.batch > 1 && way.drafters == Drafters::Off {
@@ -175,14 +210,28 @@ const PLAIN: Way = Way {
     warm: false,
     tight: false,
     drafters: Drafters::Off,
-    depth: 0,
+    law: LawSpec::Fixed(0),
 };
 
-fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[Answer]) {
-    for (expected, option) in expected.iter().zip(options().iter().flat_map(|o| [o, o])) {
-        assert_eq!(expected.choices.len(), option.n);
-        let whole = option.format != Format::Text || expected.ids().len() == ANSWER;
-        assert!(whole && expected.ids().len() > 5, "{option:?}");
+/// Whether an answer is of the kind that was asked for.
+fn is_whole(answer: &Answer, asked: &Sampling) -> bool {
+    let end = answer.choices[&0].end.clone();
+    match asked.stop.first() {
+        Some(stop) => end.is_some_and(|(_, by)| by == Some(StopMatch::Text(stop.clone()))),
+        None => asked.format != Format::Text || answer.ids().len() == ANSWER,
+    }
+}
+
+fn check_all_ways(
+    make: Make<'_>,
+    vocabulary: &Arc<dyn Vocabulary>,
+    requests: &[Request],
+    expected: &[Answer],
+) {
+    for (Request { sampling, .. }, expected) in requests.iter().zip(expected) {
+        assert_eq!(expected.choices.len(), sampling.n);
+        assert!(is_whole(expected, sampling), "{sampling:?}");
+        assert!(expected.ids().len() > 5, "{sampling:?}");
     }
     let drafters = [
         Drafters::Off,
@@ -191,8 +240,18 @@ fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[
         Drafters::Auto,
     ];
     for drafters in drafters {
+        // Goodput is tried with the drafters that it has to choose from.
+        let shallow = match drafters {
+            Drafters::Auto => LawSpec::Goodput,
+            _ => LawSpec::Fixed(1),
+        };
+        let chunks_and_laws = [
+            (7, LawSpec::Fixed(4)),
+            (16, shallow),
+            (40, LawSpec::Fixed(16)),
+        ];
         for batch in [1, 3, 8] {
-            for (chunk, depth) in [(7, 9), (16, 1), (40, 4)] {
+            for (chunk, law) in chunks_and_laws {
                 for (warm, tight) in [(false, false), (true, false), (false, true), (true, true)] {
                     let way = Way {
                         batch,
@@ -200,9 +259,9 @@ fn check_all_ways(make: Make<'_>, vocabulary: &Arc<dyn Vocabulary>, expected: &[
                         warm,
                         tight,
                         drafters,
-                        depth,
+                        law,
                     };
-                    let got = answers(make, vocabulary, way);
+                    let got = answers(make, vocabulary, requests, way);
                     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
                         assert_eq!(got.essence(), expected.essence(), "request {i}, {way:?}");
                     }
@@ -219,13 +278,14 @@ fn the_hash_lm_answers_the_same_in_every_way() {
         target: Box::new(HashLm::new(blocks)),
         draft: Some(Box::new(HashLm::drafter(blocks, 80))),
     };
-    let expected = answers(&make, &vocabulary, PLAIN);
-    check_all_ways(&make, &vocabulary, &expected);
+    let requests = requests(&make, &vocabulary);
+    let expected = answers(&make, &vocabulary, &requests, PLAIN);
+    check_all_ways(&make, &vocabulary, &requests, &expected);
 }
 
 /// Also across numbers of threads: all are held against what one thread gives.
 fn check_model(format: TinyFormat, kv_type: KvType) {
-    let mut expected: Option<Vec<Answer>> = None;
+    let mut expected: Option<(Vec<Request>, Vec<Answer>)> = None;
     for threads in [1, 2] {
         let (model, tokenizer, _) = load(format, threads).into_parts();
         let model = Arc::new(model);
@@ -239,8 +299,12 @@ fn check_model(format: TinyFormat, kv_type: KvType) {
                 draft: Some(Box::new(executor(&draft))),
             }
         };
-        let expected = expected.get_or_insert_with(|| answers(&make, &vocabulary, PLAIN));
-        check_all_ways(&make, &vocabulary, expected);
+        let (requests, expected) = expected.get_or_insert_with(|| {
+            let requests = requests(&make, &vocabulary);
+            let answers = answers(&make, &vocabulary, &requests, PLAIN);
+            (requests, answers)
+        });
+        check_all_ways(&make, &vocabulary, requests, expected);
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use common::{Answer, request};
 use forespeak_engine::{
     Drafters, Engine, EngineConfig, Executors, Format, LawSpec, Sampling, SpeculationConfig,
+    Vocabulary,
 };
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
@@ -72,6 +73,10 @@ fn enumerated(sampling: &Sampling) -> HashMap<Vec<u32>, f64> {
     for _ in 0..LENGTH {
         let mut longer = HashMap::new();
         for (text, probability) in &texts {
+            if is_stopped(text, sampling) {
+                longer.insert(text.clone(), *probability);
+                continue;
+            }
             for (id, share) in probabilities(text, sampling) {
                 let mut text: Vec<u32> = text.clone();
                 text.push(id);
@@ -81,6 +86,18 @@ fn enumerated(sampling: &Sampling) -> HashMap<Vec<u32>, f64> {
         texts = longer;
     }
     texts
+}
+
+/// Whether a stop string has come.
+fn is_stopped(answer: &[u32], sampling: &Sampling) -> bool {
+    let said: Vec<u8> = answer
+        .iter()
+        .filter_map(|&id| ToyVocabulary.token_bytes(id))
+        .flatten()
+        .copied()
+        .collect();
+    let said = String::from_utf8_lossy(&said);
+    sampling.stop.iter().any(|stop| said.contains(stop))
 }
 
 fn probabilities(answer: &[u32], sampling: &Sampling) -> Vec<(u32, f64)> {
@@ -209,6 +226,14 @@ fn every_answer_is_as_likely_as_without_speculation() {
             "log-probabilities",
             Sampling {
                 logprobs: Some(2),
+                ..usual()
+            },
+        ),
+        (
+            "stop strings",
+            Sampling {
+                // One token, and two.
+                stop: vec!["u".to_owned(), "wx".to_owned()],
                 ..usual()
             },
         ),

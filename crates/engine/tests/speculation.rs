@@ -347,6 +347,45 @@ fn what_is_shown_of_depth_and_speed_ends_with_speculation() {
     assert_eq!(reason.name(), "nothing_to_draft");
 }
 
+/// Behind the end of the draft model's context nobody asks it: it would fail, and then draft for nobody any more.
+#[test]
+fn an_answer_outgrows_the_context_of_the_draft_model() {
+    const CONTEXT: usize = 50;
+    let answer = |drafters| {
+        let config = speculating(drafters, LawSpec::Fixed(5));
+        let executors = Executors {
+            draft: Some(Box::new(
+                HashLm::new(config.num_blocks).with_context(CONTEXT),
+            )),
+            ..pair(config.num_blocks, 100)
+        };
+        let (engine, mut stepper) =
+            Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
+        let mut drafted_for = |prompt: &[u32], length| {
+            let mut generation = engine
+                .submit(request(prompt.to_vec(), greedy(length)))
+                .unwrap();
+            while stepper.step() {}
+            let answer = Answer::read(&mut generation);
+            assert_eq!(answer.ids(), HashLm::greedy(prompt, length), "{drafters}");
+            answer.drafts.drafted
+        };
+        let prompt: Vec<u32> = (0..60).collect();
+        [
+            drafted_for(&prompt[..2], 150),
+            drafted_for(&prompt, 20),
+            drafted_for(&prompt[..4], 20),
+        ]
+    };
+    assert_eq!(answer(Drafters::Off), [0; 3]);
+    let [outgrown, outside, inside] = answer(Drafters::Model);
+    // All of them right, so that none stands for two positions.
+    assert!((30..CONTEXT).contains(&outgrown), "{outgrown}");
+    assert_eq!(outside, 0, "the prompt alone is too long for it");
+    assert!(inside >= 15, "{inside}: it is not asked any more");
+    answer(Drafters::Auto);
+}
+
 #[test]
 fn drafts_are_counted_under_the_names_that_tools_for_vllm_expect() {
     let config = speculating(Drafters::Model, LawSpec::Fixed(2));

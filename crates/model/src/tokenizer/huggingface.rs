@@ -9,6 +9,7 @@ use crate::ModelError;
 use crate::config::GenerationConfig;
 
 use super::pieces::{Pieces, Spelling};
+use super::trusted::check_stages;
 use super::{MAX_VOCAB, Tokenizer};
 
 /// Texts of special tokens as `tokenizer_config.json` names them; templates use them.
@@ -43,10 +44,13 @@ pub(crate) fn read(
     let json: Value = serde_json::from_slice(bytes)
         .map_err(|error| ModelError::malformed(file, error.to_string()))?;
     check_model(file, &json)?;
+    check_stages(file, &json)?;
     let (spelling, strips_leading_space) = spelling(file, &json)?;
     let given_ids = added_ids(&json);
+    // As it was checked: of what a file says twice, the crate would read both.
+    let checked = json.to_string();
     drop(json);
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(checked)
         .map_err(|error| ModelError::malformed(file, error.to_string()))?;
     // Files often keep the truncation of some training run; a server must not cut prompts in silence.
     tokenizer

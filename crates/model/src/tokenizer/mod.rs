@@ -13,6 +13,7 @@ mod huggingface;
 mod pieces;
 mod scores;
 mod seams;
+mod trusted;
 mod words;
 
 use std::sync::OnceLock;

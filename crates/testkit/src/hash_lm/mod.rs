@@ -26,6 +26,8 @@ pub struct HashLm {
     steps: Arc<AtomicUsize>,
     /// Of a hundred rows, how many have the scores that they should have.
     right_percent: u64,
+    /// Positions that it has; a step that goes beyond them is refused.
+    context: usize,
 }
 
 /// Keys and values of one token.
@@ -51,6 +53,7 @@ impl HashLm {
             step: 0,
             steps: Arc::default(),
             right_percent: 100,
+            context: usize::MAX,
         }
     }
 
@@ -61,6 +64,11 @@ impl HashLm {
             right_percent,
             ..Self::new(blocks)
         }
+    }
+
+    /// The same model for shorter texts.
+    pub fn with_context(self, context: usize) -> Self {
+        Self { context, ..self }
     }
 
     /// Counts the steps that were executed, also after the executor was given away.
@@ -132,6 +140,11 @@ impl HashLm {
             if batch.positions[row] as usize != position {
                 return Err(ExecuteError("a span's positions have a gap".to_owned()));
             }
+            if position >= self.context {
+                return Err(ExecuteError(format!(
+                    "position {position} is beyond the context"
+                )));
+            }
             let slot = self.slot(table, position)?;
             if self.slots[slot].written.0 == self.step {
                 return Err(ExecuteError(format!(
@@ -173,6 +186,10 @@ impl Executor for HashLm {
 
     fn vocab_size(&self) -> usize {
         Self::VOCAB
+    }
+
+    fn context_length(&self) -> usize {
+        self.context
     }
 
     fn block_bytes(&self) -> Option<usize> {
