@@ -28,7 +28,7 @@ mod workers;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
@@ -65,4 +65,6 @@ struct Desk {
     gateway: Arc<Gateway>,
     operations: Arc<dyn Operations>,
     key: Option<KeyHash>,
+    /// Held by whoever changes a part of what is in force: two at once would undo each other.
+    changing: Arc<Mutex<()>>,
 }

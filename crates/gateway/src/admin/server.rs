@@ -50,6 +50,7 @@ impl AdminServer {
             gateway,
             operations,
             key: config.key,
+            changing: Arc::default(),
         };
         Ok(Self {
             listener,

@@ -1,5 +1,7 @@
 //! How the engine in this process speculates, and how it is told to do otherwise.
 
+use std::sync::PoisonError;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -68,16 +70,22 @@ impl Wanted {
 }
 
 async fn apply(desk: &Desk, request: Request<Body>) -> Result<SpeculationStatus, ApiError> {
-    let (worker, status) = speculating(desk)?;
     let (parts, body) = request.into_parts();
     let body = read_json_body(&parts.headers, body).await?;
     let invalid = |text: String| ApiError::new(ErrorKind::InvalidRequest, text);
     let wanted: Wanted =
         serde_json::from_slice(&body).map_err(|error| invalid(format!("{error}; {SEND}")))?;
+    let _alone = desk.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let (worker, status) = speculating(desk)?;
     let config = wanted.over(&status).map_err(invalid)?;
     worker.set_speculation(config);
     tracing::info!(drafter = %config.drafters, law = %config.law, "speculation changed by an operator");
-    Ok(SpeculationStatus { config, ..status })
+    Ok(SpeculationStatus {
+        config,
+        // The latest one was made by the old law.
+        decision: None,
+        ..status
+    })
 }
 
 fn speculating(desk: &Desk) -> Result<(&dyn Worker, SpeculationStatus), ApiError> {

@@ -155,7 +155,7 @@ async fn an_operator_changes_law_depth_and_drafter_while_it_runs() {
     let shown = get(desk, SPECULATION).await.json();
     assert!(shown["accepted_tokens"].as_u64().unwrap() > 20, "{shown}");
     assert!(shown["acceptance"].as_f64().unwrap() > 0.5, "{shown}");
-    assert_eq!(shown["reason"], "the depth is fixed by configuration");
+    assert_eq!(shown["reason"], "the depth is given");
 
     let changed = post(desk, SPECULATION, &json!({"drafter": "off"})).await;
     assert_eq!(changed.json()["drafter"], "off");
@@ -166,9 +166,13 @@ async fn an_operator_changes_law_depth_and_drafter_while_it_runs() {
         recited(PROMPT, ANSWER)
     );
     assert_eq!(running.engine.metrics().draft_tokens(), before);
+    let shown = get(desk, SPECULATION).await.json();
+    assert_eq!(shown["depth"], 0.0, "{shown}");
+    assert_eq!(shown["reason"], "there is nothing to draft");
 
     let changed = post(desk, SPECULATION, &json!({"drafter": "auto", "depth": 2})).await;
     assert_eq!(changed.json()["law"], "fixed:2");
+    assert_eq!(changed.json()["depth"], Value::Null, "not decided yet");
     let body = post(running.address, CHAT, &chat(None)).await.json();
     assert_eq!(
         body["choices"][0]["message"]["content"],
