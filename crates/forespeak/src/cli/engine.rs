@@ -104,8 +104,8 @@ pub(crate) struct SpeculationOptions {
         env = "FORESPEAK_DRAFTER"
     )]
     pub(crate) drafter: Drafters,
-    /// How deep: goodput follows what it measures, threshold[:SECONDS] follows acceptance alone, at intervals of
-    /// 10 s or of SECONDS (0.1 to 3600), fixed:K stays at K (0 to 16)
+    /// How deep: goodput follows what it measures, threshold or threshold:SECONDS follows acceptance alone, at
+    /// intervals of 10 s or of SECONDS (0.1 to 3600), fixed:K stays at K (0 to 16)
     #[arg(
         long,
         value_name = "LAW",
