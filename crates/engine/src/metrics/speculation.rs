@@ -101,7 +101,7 @@ impl SpeculationMetrics {
     }
 
     /// From now on this is so, until something else is decided.
-    pub(super) fn holds(&self, decision: &Decision) {
+    fn holds(&self, decision: &Decision) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(*decision);
         self.depth.set(decision.depth);
         self.speedup.set(decision.speedup);

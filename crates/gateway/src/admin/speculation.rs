@@ -61,7 +61,7 @@ impl Wanted {
         }
         if config.drafters == Drafters::Model && !status.draft_model {
             return Err(
-                "there is no draft model; start with --draft PATH, or take auto or ngram"
+                "there is no draft model, or it has failed (see the log); start with --draft PATH, or take auto or ngram"
                     .to_owned(),
             );
         }
