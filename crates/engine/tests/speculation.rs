@@ -338,12 +338,13 @@ fn what_is_shown_of_depth_and_speed_ends_with_speculation() {
     let text = encoded(&engine);
     assert!(text.contains(&shown("depth", 2)), "{text}");
     let speedup = engine.speculation().decision.unwrap().speedup;
-    assert!(
-        speedup > 1.0,
-        "all is accepted, and rows cost nothing: {speedup}"
+    // As a number: one number has several ways to be written down, and the exporter has its own. Which number it is
+    // comes from this machine's clock.
+    assert_eq!(
+        read_back(&text, "expected_speedup"),
+        Some(speedup),
+        "{text}"
     );
-    // As a number: one number has several ways to be written down, and the exporter has its own.
-    assert_eq!(read_back(&text, "expected_speedup"), Some(speedup), "{text}");
     engine.set_speculation(SpeculationConfig::OFF);
     stepper.step();
     let text = encoded(&engine);
