@@ -223,6 +223,29 @@ fn what_would_panic_is_refused_in_words() {
     }
 }
 
+/// Its engine counts the ways it tries, and the crate that asks it panics.
+#[test]
+fn a_text_with_too_many_ways_to_match_is_an_error() {
+    let mut json = small();
+    *json
+        .pointer_mut("/pre_tokenizer/pretokenizers/0/pattern")
+        .unwrap() = json!({"Regex": "(a|b|ab)*bc"});
+    let tokenizer = Tokenizer::from_json("foreign.json", json.to_string().as_bytes()).unwrap();
+    let endless = format!("{}acbc", "ab".repeat(28));
+    for specials in [Specials::PARSE, Specials::PARSE_AND_ADD] {
+        let error = tokenizer.encode(&endless, specials).unwrap_err();
+        assert!(
+            error.to_string().contains("gives up on this text"),
+            "{error}"
+        );
+        assert_eq!(
+            tokenizer.encode("abab", specials).unwrap().last(),
+            Some(&4),
+            "the next text is read"
+        );
+    }
+}
+
 #[test]
 fn of_two_models_in_a_file_the_one_that_was_checked_counts() {
     let other = r#"{"model": {"type": "BPE", "continuing_subword_prefix": "--", "vocab": {"a": 0}, "merges": [["a", "a"]]},"#;

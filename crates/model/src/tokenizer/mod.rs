@@ -25,6 +25,7 @@ use crate::gguf::Gguf;
 pub(crate) use huggingface::{FolderTexts, read as from_huggingface};
 use pieces::Pieces;
 use seams::Seams;
+use trusted::unless_it_panics;
 use words::Words;
 
 /// More tokens than any vocabulary has; a file that claims more is broken, and ids below it can be
@@ -95,13 +96,15 @@ impl Tokenizer {
 
     /// Token ids of `text`.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, ModelError> {
-        if specials == Specials::PARSE
-            && let Some(words) = self.words()
-        {
-            let tokens = words.encode(&self.parsing, text);
-            return tokens.map_err(|error| ModelError::Encode(error.to_string()));
-        }
-        self.encode_whole(text, specials)
+        unless_it_panics(|| {
+            if specials == Specials::PARSE
+                && let Some(words) = self.words()
+            {
+                return words.encode(&self.parsing, text);
+            }
+            self.encode_whole(text, specials)
+        })
+        .map_err(|error| ModelError::Encode(error.to_string()))
     }
 
     /// Makes now what is otherwise made for the first text: with a large vocabulary it takes so long that somebody would
@@ -116,7 +119,7 @@ impl Tokenizer {
         made.as_ref()
     }
 
-    fn encode_whole(&self, text: &str, specials: Specials) -> Result<Vec<u32>, ModelError> {
+    fn encode_whole(&self, text: &str, specials: Specials) -> tokenizers::Result<Vec<u32>> {
         let encoder = if specials.parse {
             &self.parsing
         } else {
@@ -126,9 +129,7 @@ impl Tokenizer {
                 literal
             })
         };
-        let encoding = encoder
-            .encode_fast(text, specials.add)
-            .map_err(|error| ModelError::Encode(error.to_string()))?;
+        let encoding = encoder.encode_fast(text, specials.add)?;
         let bos = self.bos.filter(|_| specials.add && self.prepend_bos);
         Ok(bos
             .into_iter()
