@@ -2,13 +2,16 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache bench-blocks bench-speculation clean
+.PHONY: help setup setup-tests serve build test test-rust test-openai test-vllm test-chaos lint bench-engine bench-kernels bench-routing bench-rivals bench-streams bench-cache bench-blocks bench-speculation clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## check for, and as root install, what building needs
 	@scripts/setup
+
+setup-tests: ## the same, and what tests and benchmarks need
+	@scripts/setup tests
 
 serve: setup ## build, then answer OpenAI requests on 127.0.0.1:8080 (ARGS="--model PATH" for another model)
 	cargo run --release --locked -- serve $(ARGS)
@@ -18,13 +21,13 @@ build: setup
 
 test: test-rust test-openai ## every test that needs no GPU and no other server
 
-test-rust: setup ## unit, integration and documentation tests
+test-rust: setup-tests ## unit, integration and documentation tests
 	cargo test --workspace --locked
 
-test-openai: build ## the official OpenAI client against the running binary
+test-openai: setup-tests build ## the official OpenAI client against the running binary
 	scripts/test-openai
 
-test-vllm: build ## the gateway in front of two real vLLM servers on this machine (5.6 GB of Python, once)
+test-vllm: setup-tests build ## the gateway in front of two real vLLM servers on this machine (5.6 GB of Python, once)
 	scripts/test-vllm
 
 lint: setup ## formatting, clippy with warnings denied, dependency policy
@@ -32,31 +35,31 @@ lint: setup ## formatting, clippy with warnings denied, dependency policy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	scripts/deny
 
-test-chaos: setup ## the gateway under random faults for five minutes; prints the seed that repeats them
+test-chaos: setup-tests ## the gateway under random faults for five minutes; prints the seed that repeats them
 	FORESPEAK_CHAOS_SECONDS=$${FORESPEAK_CHAOS_SECONDS:-300} cargo test --workspace --locked --test chaos -- --nocapture
 
-bench-engine: build ## the engine against llama.cpp on the same files, in the same run
+bench-engine: setup-tests build ## the engine against llama.cpp on the same files, in the same run
 	scripts/bench/engine
 
-bench-cache: setup ## answers from the response cache over HTTP, from memory and from Redis (needs wrk)
+bench-cache: setup-tests ## answers from the response cache over HTTP, from memory and from Redis (needs wrk)
 	scripts/bench/cache
 
-bench-blocks: setup ## the first token of a prompt that only another engine has seen, loaded against computed
+bench-blocks: setup-tests ## the first token of a prompt that only another engine has seen, loaded against computed
 	scripts/bench/blocks $(ARGS)
 
-bench-speculation: setup ## what speculation is worth under each law and depth, on easy and on hopeless texts
+bench-speculation: setup-tests ## what speculation is worth under each law and depth, on easy and on hopeless texts
 	scripts/bench/speculation $(ARGS)
 
 bench-kernels: setup ## matrix products against the memory roof
 	cargo bench -p forespeak-kernels --locked
 
-bench-routing: setup ## policies on mock workers: Mooncake's traces (FORESPEAK_TRACES names their folder), growing chats
+bench-routing: setup-tests ## policies on mock workers: Mooncake's traces (FORESPEAK_TRACES names their folder), growing chats
 	scripts/bench/routing
 
-bench-rivals: setup ## what the gateway costs, against three other routers in front of the same workers
+bench-rivals: setup-tests ## what the gateway costs, against three other routers in front of the same workers
 	scripts/bench/rivals
 
-bench-streams: setup ## ten thousand slow streams at once
+bench-streams: setup-tests ## ten thousand slow streams at once
 	scripts/bench/streams
 
 clean: ## remove build outputs

@@ -48,5 +48,5 @@ pub use sections::{
 };
 pub use time::Time;
 
-/// A complete file with every section, each key explained. What `forespeak check --example` prints.
+/// A file to begin with: every section, the keys explained. What `forespeak check --example` prints.
 pub const EXAMPLE: &str = include_str!("../forespeak.example.toml");

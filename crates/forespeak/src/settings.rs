@@ -12,7 +12,7 @@ use crate::size::ByteSize;
 /// Reads everything; called again by every reload.
 pub(crate) fn settings(options: &ServeOptions) -> Result<Config, CommandError> {
     let mut config = fleet_settings(&options.fleet)?;
-    override_server(&mut config, &options.http);
+    override_server(&mut config, &options.http)?;
     override_cache(&mut config, &options.cache);
     override_shared(&mut config, &options.shared);
     if let Some(template) = &options.model.chat_template {
@@ -57,6 +57,7 @@ fn from_flags(options: &FleetOptions) -> Config {
         url: url.to_string(),
         events: options.worker_kv_events.as_ref().map(|endpoint| Events {
             endpoint: endpoint.clone(),
+            replay: options.worker_kv_replay.clone(),
             ..Events::default()
         }),
         ..Worker::default()
@@ -92,7 +93,7 @@ fn override_shared(config: &mut Config, options: &SharedOptions) {
     }
 }
 
-fn override_server(config: &mut Config, options: &HttpOptions) {
+fn override_server(config: &mut Config, options: &HttpOptions) -> Result<(), CommandError> {
     if let Some(listen) = options.listen {
         config.server.listen = listen;
     }
@@ -100,9 +101,13 @@ fn override_server(config: &mut Config, options: &HttpOptions) {
         config.server.drain_timeout = timeout.into();
     }
     if let Some(path) = &options.api_key_file {
+        if !config.tenants.is_empty() {
+            return Err(CommandError::KeysOfTenants);
+        }
         config.server.api_key_file = Some(path.clone());
     }
     if let Some(listen) = options.admin_listen {
         config.admin.get_or_insert_with(Admin::default).listen = listen;
     }
+    Ok(())
 }

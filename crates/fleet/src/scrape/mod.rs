@@ -19,9 +19,6 @@ use std::time::Duration;
 /// The largest metrics page read: fifty times that of a vLLM with one rank.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// A worker that says it is going answers its probe with this header, whatever its value.
-pub const DRAINING_HEADER: &str = "x-forespeak-draining";
-
 /// How often, and for how long, workers are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrapeConfig {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::headers;
 use tokio::time::{Instant, sleep};
 
+use super::ScrapeConfig;
 use super::http_get::{GetError, Getter};
-use super::{DRAINING_HEADER, ScrapeConfig};
 use crate::backoff::{self, Backoff};
 use crate::health::{DrainReason, Signal};
 use crate::worker::{ScrapeCounters, Worker};
@@ -53,7 +54,7 @@ async fn probe(getter: &Getter, worker: &Worker, config: &ScrapeConfig) -> Signa
     };
     match getter.get(uri, config.probe_timeout, MAX_PROBE_BYTES).await {
         Ok(page) => {
-            if page.headers.contains_key(DRAINING_HEADER) {
+            if page.headers.contains_key(headers::DRAINING) {
                 worker.drain(DrainReason::Leaving, Instant::now().into_std());
             }
             // A server without such a page (404) or behind a key (401) lives all the same.

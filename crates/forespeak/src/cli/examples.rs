@@ -16,7 +16,7 @@ pub(super) const SERVE: &str = "Examples:
   forespeak serve --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000
       a gateway in front of two vLLM servers; model names are learnt from them
   forespeak serve --worker http://10.0.0.1:8000 --worker http://10.0.0.2:8000 \\
-      --tokenizer ./Llama-3.1-8B --worker-kv-events tcp://{host}:5557
+      --tokenizer ./Llama-3.1-8B --worker-kv-events tcp://{host}:5557 --worker-kv-replay tcp://{host}:5558
       the same, knowing token by token what each of them has cached
   forespeak serve --config forespeak.toml
       several pools, tenants, limits: `forespeak check --example` prints a file to begin with";
@@ -37,7 +37,7 @@ pub(super) const CHECK: &str = "Examples:
   forespeak check --schema > forespeak.schema.json
       for editors that complete and check TOML
   forespeak check --example > forespeak.toml
-      a file to begin with, every key explained
+      a file to begin with, its keys explained
 
 Ends with status 0 if nothing failed, 1 otherwise; warnings do not count.";
 
@@ -61,7 +61,8 @@ pub(super) const BENCH: &str = "Examples:
 
 pub(super) const RENDER_VLLM: &str = "Examples:
   forespeak render vllm --model meta-llama/Llama-3.1-8B-Instruct
-      prefix caching and KV events; the gateway listens with --worker-kv-events tcp://{host}:5557
+      prefix caching and KV events; the gateway listens with --worker-kv-events tcp://{host}:5557 and
+      --worker-kv-replay tcp://{host}:5558
   forespeak render vllm --model M --kv-store memory:64GiB --kv-store dir:/mnt/kv
       and vLLM's own offloading: to host memory, from there to a folder that servers share
   forespeak render vllm --model M --kv-store lmcache://10.0.0.9:5555

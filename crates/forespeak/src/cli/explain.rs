@@ -16,7 +16,7 @@ pub(crate) struct ExplainOptions {
     /// Which pool [default: the one that serves the request's model, or the only one]
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
-    /// As whose request [default: the first tenant]
+    /// As whose request [default: the first by name]
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
     /// Print JSON instead of a table

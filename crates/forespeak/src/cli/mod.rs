@@ -1,5 +1,5 @@
-//! What can be said on the command line: one file for each command's flags, and one for what several take. Every flag also
-//! has a variable, `FORESPEAK_` and its name.
+//! What can be said on the command line: one file for each command's flags, and one for what several take. Every flag of
+//! `serve` and `engine` also has a variable, `FORESPEAK_` and its name.
 
 mod check;
 mod engine;

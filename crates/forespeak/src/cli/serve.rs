@@ -74,7 +74,7 @@ pub(crate) struct CacheOptions {
 #[command(next_help_heading = "Other gateways side by side")]
 pub(crate) struct SharedOptions {
     /// A Redis through which gateways tell each other which workers are ill, what tenants have used of their limits and
-    /// where prompts went: redis://host:6379 (with FORESPEAK_SHARED_SECRET set to the same for all) [default: off]
+    /// where prompts went: redis://host:6379 (with FORESPEAK_SHARED_SECRET set to the same for all); not for `forespeak engine` [default: off]
     #[arg(long, value_name = "WHERE", env = "FORESPEAK_SHARED")]
     pub(crate) shared: Option<String>,
 }

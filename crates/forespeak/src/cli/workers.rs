@@ -46,4 +46,13 @@ pub(crate) struct FleetOptions {
         env = "FORESPEAK_WORKER_KV_EVENTS"
     )]
     pub(crate) worker_kv_events: Option<String>,
+    /// Where each worker repeats the KV events that were missed, such as tcp://{host}:5558 [default: nowhere; what is missed
+    /// costs all that is known of the worker's cache]
+    #[arg(
+        long,
+        value_name = "ENDPOINT",
+        requires = "worker_kv_events",
+        env = "FORESPEAK_WORKER_KV_REPLAY"
+    )]
+    pub(crate) worker_kv_replay: Option<String>,
 }

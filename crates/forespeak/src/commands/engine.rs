@@ -12,5 +12,8 @@ pub(crate) fn engine(options: Box<ServeOptions>) -> Result<(), CommandError> {
     if options.fleet.config.is_some() || !options.fleet.worker.is_empty() {
         return Err(CommandError::WorkersOfAWorker);
     }
+    if options.shared.shared.is_some() {
+        return Err(CommandError::SharingOfAWorker);
+    }
     run(options, Role::Worker)
 }

@@ -12,6 +12,14 @@ pub(crate) enum CommandError {
     NoModel,
     #[error("`forespeak engine` is a worker itself; for a gateway use `forespeak serve`")]
     WorkersOfAWorker,
+    #[error(
+        "`forespeak engine` has no other gateways to tell anything; --shared is for `forespeak serve`"
+    )]
+    SharingOfAWorker,
+    #[error(
+        "--api-key-file is for one tenant, but the configuration file has tenants; move the keys to one of them"
+    )]
+    KeysOfTenants,
     #[error("{0}")]
     Config(config::Problems),
     #[error(

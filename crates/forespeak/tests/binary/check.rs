@@ -29,6 +29,22 @@ fn healthy_workers_pass_with_advice() {
 }
 
 #[test]
+fn events_named_by_flags_have_their_replay() {
+    let workers = Workers::start(1);
+    let url = workers.mocks[0].url();
+    let endpoint = "tcp://{host}:1";
+    let events = ["--worker", &url, "--worker-kv-events", endpoint];
+    let (_, text) = check(&events);
+    assert!(text.contains("no replay of its KV events"), "{text}");
+    let (_, text) = check(&[&events[..], &["--worker-kv-replay", endpoint]].concat());
+    assert!(!text.contains("no replay of its KV events"), "{text}");
+    assert!(
+        text.contains("no KV events from tcp://127.0.0.1:1"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_is_wrong_is_told_and_fails() {
     let other = MockConfig {
         model: "other".to_owned(),

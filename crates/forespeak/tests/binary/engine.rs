@@ -206,6 +206,10 @@ fn what_cannot_be_served_is_told_without_a_crash() {
     write_with_foreign_tokens(&foreign);
     let (broken, fine) = (broken.to_str().unwrap(), fine.to_str().unwrap());
     let foreign = foreign.to_str().unwrap();
+    let tenants = folder.path().join("tenants.toml");
+    let tenant = "[[tenants]]\nname = \"t\"\nanonymous = true\n";
+    std::fs::write(&tenants, tenant).unwrap();
+    let tenants = tenants.to_str().unwrap();
     for (arguments, word) in [
         (
             vec!["serve", "--model", "/no/such/model.gguf"],
@@ -223,6 +227,18 @@ fn what_cannot_be_served_is_told_without_a_crash() {
         (
             vec!["serve", "--model", fine, "--api-key-file", "/no/keys"],
             "/no/keys",
+        ),
+        (
+            vec!["serve", "--config", tenants, "--api-key-file", "/no/keys"],
+            "move the keys to one of them",
+        ),
+        (
+            vec!["engine", "--model", fine, "--shared", "redis://h"],
+            "--shared is for `forespeak serve`",
+        ),
+        (
+            vec!["engine", "--worker", "http://127.0.0.1:1"],
+            "for a gateway use `forespeak serve`",
         ),
         (
             vec!["serve", "--model", fine, "--chat-template", "/no/template"],

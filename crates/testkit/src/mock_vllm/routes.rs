@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use protocol::headers;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -23,9 +24,6 @@ const MAX_SEEN: usize = 256;
 
 /// The version that the mock claims to be.
 const VERSION: &str = "0.32.0";
-
-/// By this header a worker says that it is going.
-const DRAINING: HeaderName = HeaderName::from_static("x-forespeak-draining");
 
 /// Asks for the load in a header of the answer (ORCA), and the header with it.
 const LOAD_FORMAT: &str = "endpoint-load-metrics-format";
@@ -102,7 +100,7 @@ impl Routes {
         if faults.draining {
             response
                 .headers_mut()
-                .insert(DRAINING, HeaderValue::from_static("1"));
+                .insert(headers::DRAINING, HeaderValue::from_static("1"));
         }
         if head.headers.contains_key(LOAD_FORMAT) {
             response.headers_mut().insert(LOAD, self.load());

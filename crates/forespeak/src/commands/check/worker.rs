@@ -142,7 +142,7 @@ async fn look_at_events(worker: &WorkerSpec, report: &mut Report) {
             name,
             "its KV events are not followed: what it caches is guessed from what was sent to it"
                 .to_owned(),
-            "start vLLM with --kv-events-config and set events of the worker (--worker-kv-events)",
+            "start vLLM with --kv-events-config and set events of the worker (--worker-kv-events, --worker-kv-replay)",
         );
         return;
     };
@@ -168,7 +168,7 @@ async fn look_at_events(worker: &WorkerSpec, report: &mut Report) {
         report.warning(
             name,
             "there is no replay of its KV events: a message that is missed costs all knowledge of its cache".to_owned(),
-            "add \"replay_endpoint\" to vLLM's --kv-events-config, and replay to events",
+            "add \"replay_endpoint\" to vLLM's --kv-events-config, and replay to events (--worker-kv-replay)",
         );
     }
 }
