@@ -1,8 +1,12 @@
 //! Random traffic over the hash-LM: whatever arrives, whenever, with however few blocks, and however it
 //! is speculated, every answer must be the one the request gets when it is alone and nothing is guessed.
 //!
-//! A failing case prints its seed; `FUZZ_SEED=<seed> cargo test -p forespeak-engine --test fuzz` does it
-//! again, step by step the same. `FUZZ_CASES` sets how many cases are tried: ten thousand before a release, with
+//! A failing case prints its seed; `FUZZ_SEED=<seed> cargo test -p forespeak-engine --test fuzz` makes the same requests
+//! again, with the same events before the same steps. While depths are fixed the steps are the same, too. `goodput` and
+//! `threshold` decide by how long steps took: under them steps guess otherwise from run to run, and a case may need
+//! several tries to fail again. Answers must be equal whatever the steps were.
+//!
+//! `FUZZ_CASES` sets how many cases are tried: ten thousand before a release, with
 //! `FUZZ_CASES=10000 cargo test --release -p forespeak-engine --test fuzz`.
 
 #![allow(

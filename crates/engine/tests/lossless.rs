@@ -12,17 +12,26 @@ mod common;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Answer, request};
 use forespeak_engine::{
-    Drafters, Engine, EngineConfig, Executors, Format, LawSpec, Sampling, SpeculationConfig,
-    Vocabulary,
+    Drafters, Engine, EngineConfig, ExecuteError, Executor, Executors, Format, LawSpec, Sampling,
+    SpeculationConfig, Vocabulary,
 };
+use model::{Batch, Logits};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
 /// Seeds of the requests' seeds. Printed by name when a test fails; others can be tried here.
 const SEEDS: [u64; 2] = [1, 20_261_115];
 const PROMPT: [u32; 3] = [11, 12, 13];
+/// One token more than a block, so that with the block in the cache the first token of an answer is drafted, too.
+const LONG_PROMPT: [u32; 17] = [11, 12, 13, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 19];
+/// It says the favourites in several orders: what an answer begins with was here before, mostly behind the same token
+/// too, and went on in ways that the answer follows or not. As long as that.
+const REPETITIVE: [u32; 17] = [
+    24, 21, 25, 20, 23, 22, 21, 24, 23, 21, 22, 20, 21, 23, 20, 21, 22,
+];
 const LENGTH: usize = 3;
 const SAMPLES: usize = 24_000;
 /// Choices of one request.
@@ -30,8 +39,40 @@ const TOGETHER: usize = 60;
 
 type Counts = HashMap<Vec<u32>, usize>;
 
-/// How often each answer comes, and how many drafted tokens were accepted and not.
-fn sampled(sampling: &Sampling, drafters: Drafters, depth: usize, seed: u64) -> (Counts, [u64; 2]) {
+/// Drafted tokens: what became of them, and how many of them the draft model was asked for.
+#[derive(Debug)]
+struct Drafted {
+    accepted: u64,
+    rejected: u64,
+    by_model: u64,
+}
+
+/// A draft model that counts the tokens it is asked for: no metric tells who drafted.
+struct Counting {
+    lm: HashLm,
+    asked: Arc<AtomicU64>,
+}
+
+impl Executor for Counting {
+    fn execute(&mut self, batch: &Batch, logits: &mut Logits) -> Result<(), ExecuteError> {
+        let asked = batch.outputs.len() as u64;
+        self.asked.fetch_add(asked, Ordering::Relaxed);
+        self.lm.execute(batch, logits)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.lm.vocab_size()
+    }
+}
+
+/// How often each answer to a prompt comes, and what was drafted for them.
+fn sampled(
+    prompt: &[u32],
+    sampling: &Sampling,
+    drafters: Drafters,
+    depth: usize,
+    seed: u64,
+) -> (Counts, Drafted) {
     let config = EngineConfig {
         num_blocks: 256,
         max_num_seqs: TOGETHER,
@@ -44,9 +85,13 @@ fn sampled(sampling: &Sampling, drafters: Drafters, depth: usize, seed: u64) -> 
         seed: Some(seed),
         ..EngineConfig::default()
     };
+    let asked = Arc::new(AtomicU64::new(0));
     let executors = Executors {
         target: Box::new(HashLm::new(config.num_blocks)),
-        draft: Some(Box::new(HashLm::drafter(config.num_blocks, 40))),
+        draft: Some(Box::new(Counting {
+            lm: HashLm::drafter(config.num_blocks, 40),
+            asked: Arc::clone(&asked),
+        })),
     };
     let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
     let mut counts = Counts::new();
@@ -56,7 +101,7 @@ fn sampled(sampling: &Sampling, drafters: Drafters, depth: usize, seed: u64) -> 
             seed: None,
             ..sampling.clone()
         };
-        let mut generation = engine.submit(request(PROMPT.to_vec(), sampling)).unwrap();
+        let mut generation = engine.submit(request(prompt.to_vec(), sampling)).unwrap();
         while stepper.step() {}
         for choice in Answer::read(&mut generation).choices.values() {
             *counts.entry(choice.ids()).or_default() += 1;
@@ -64,11 +109,16 @@ fn sampled(sampling: &Sampling, drafters: Drafters, depth: usize, seed: u64) -> 
     }
     let metrics = engine.metrics();
     let accepted = metrics.accepted_tokens();
-    (counts, [accepted, metrics.draft_tokens() - accepted])
+    let drafted = Drafted {
+        accepted,
+        rejected: metrics.draft_tokens() - accepted,
+        by_model: asked.load(Ordering::Relaxed),
+    };
+    (counts, drafted)
 }
 
-/// Probability of every answer, from the model's scores and the definitions of the options alone.
-fn enumerated(sampling: &Sampling) -> HashMap<Vec<u32>, f64> {
+/// Probability of every answer to a prompt, from the model's scores and the definitions of the options alone.
+fn enumerated(prompt: &[u32], sampling: &Sampling) -> HashMap<Vec<u32>, f64> {
     let mut texts = HashMap::from([(Vec::new(), 1.0)]);
     for _ in 0..LENGTH {
         let mut longer = HashMap::new();
@@ -77,7 +127,7 @@ fn enumerated(sampling: &Sampling) -> HashMap<Vec<u32>, f64> {
                 longer.insert(text.clone(), *probability);
                 continue;
             }
-            for (id, share) in probabilities(text, sampling) {
+            for (id, share) in probabilities(prompt, text, sampling) {
                 let mut text: Vec<u32> = text.clone();
                 text.push(id);
                 longer.insert(text, probability * share);
@@ -100,8 +150,8 @@ fn is_stopped(answer: &[u32], sampling: &Sampling) -> bool {
     sampling.stop.iter().any(|stop| said.contains(stop))
 }
 
-fn probabilities(answer: &[u32], sampling: &Sampling) -> Vec<(u32, f64)> {
-    let text = [&PROMPT[..], answer].concat();
+fn probabilities(prompt: &[u32], answer: &[u32], sampling: &Sampling) -> Vec<(u32, f64)> {
+    let text = [prompt, answer].concat();
     let mut weights: Vec<(u32, f64)> = (0..)
         .zip(HashLm::scores(&text))
         .map(|(id, score)| {
@@ -239,14 +289,19 @@ fn every_answer_is_as_likely_as_without_speculation() {
         ),
     ];
     for (name, sampling) in options {
-        let expected = enumerated(&sampling);
-        for (seed, depth) in SEEDS.into_iter().zip([1, 2]) {
-            let (counts, [accepted, rejected]) = sampled(&sampling, Drafters::Model, depth, seed);
+        // Behind the short one a first token comes that was not drafted, and there is room for one more guess only.
+        let prompts: [(&[u32], usize); 2] = [(&PROMPT, 1), (&LONG_PROMPT, 2)];
+        for (seed, (prompt, depth)) in SEEDS.into_iter().zip(prompts) {
+            let expected = enumerated(prompt, &sampling);
+            let (counts, drafted) = sampled(prompt, &sampling, Drafters::Model, depth, seed);
             let what = format!("{name}, depth {depth}, seed {seed}");
             assert!(
-                accepted > 1_000 && rejected > 1_000,
-                "{what}: {accepted} {rejected}"
+                drafted.accepted > 1_000 && drafted.rejected > 1_000,
+                "{what}: {drafted:?}"
             );
+            // A stop string may come before any draft; all others have one of full depth.
+            let as_deep = (2 * depth - 1) * SAMPLES / 2;
+            assert!(drafted.by_model > as_deep as u64, "{what}: {drafted:?}");
             assert_fits(&counts, &expected, &what);
         }
     }
@@ -255,10 +310,19 @@ fn every_answer_is_as_likely_as_without_speculation() {
 #[test]
 fn lookups_and_switching_drafters_change_no_likelihood_either() {
     let sampling = usual();
-    let expected = enumerated(&sampling);
+    let expected = enumerated(&REPETITIVE, &sampling);
     for (drafters, seed) in [Drafters::Ngram, Drafters::Auto].into_iter().zip(SEEDS) {
-        let (counts, _) = sampled(&sampling, drafters, 2, seed);
-        assert_fits(&counts, &expected, &format!("{drafters}, seed {seed}"));
+        let (counts, drafted) = sampled(&REPETITIVE, &sampling, drafters, 2, seed);
+        let what = format!("{drafters}, seed {seed}");
+        assert!(
+            drafted.accepted > 1_000 && drafted.rejected > 1_000,
+            "{what}: {drafted:?}"
+        );
+        let looked_up = drafted.accepted + drafted.rejected - drafted.by_model;
+        assert!(looked_up > 1_000, "{what}: {drafted:?}");
+        let model_too = drafters == Drafters::Auto;
+        assert_eq!(drafted.by_model > 1_000, model_too, "{what}: {drafted:?}");
+        assert_fits(&counts, &expected, &what);
     }
 }
 
@@ -274,9 +338,9 @@ fn a_grammar_has_its_say_as_without_speculation() {
         ..usual()
     };
     let [seed, other] = SEEDS;
-    let (without, _) = sampled(&sampling, Drafters::Off, 0, seed);
-    let (with, [accepted, _]) = sampled(&sampling, Drafters::Model, 2, other);
-    assert!(accepted > 100, "{accepted}");
+    let (without, _) = sampled(&PROMPT, &sampling, Drafters::Off, 0, seed);
+    let (with, drafted) = sampled(&PROMPT, &sampling, Drafters::Model, 2, other);
+    assert!(drafted.accepted > 100, "{drafted:?}");
     // Two samples of the same size from one distribution: their difference has twice the variance of one.
     let mut statistic = 0.0;
     let mut cells = 0;

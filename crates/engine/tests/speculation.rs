@@ -15,6 +15,9 @@ use forespeak_engine::{
 use model::{Batch, Logits};
 use testkit::hash_lm::{HashLm, ToyVocabulary};
 
+const DEPTH: &str = "forespeak:speculation_depth";
+const SPEEDUP: &str = "forespeak:speculation_expected_speedup";
+
 fn speculating(drafters: Drafters, law: LawSpec) -> EngineConfig {
     EngineConfig {
         num_blocks: 64,
@@ -303,10 +306,8 @@ fn a_drafter_that_fails_costs_no_answer() {
     };
     let refused = engine.submit(request(vec![4, 5], sampling));
     assert_eq!(refused.err(), Some(SubmitError::NoDraftModel));
-    assert!(
-        encoded(&engine).contains(&shown("depth", 0)),
-        "nobody drafts"
-    );
+    let text = encoded(&engine);
+    assert_eq!(read_back(&text, DEPTH, ""), Some(0.0), "nobody drafts");
 }
 
 fn encoded(engine: &Engine) -> String {
@@ -315,14 +316,12 @@ fn encoded(engine: &Engine) -> String {
     text
 }
 
-fn shown(what: &str, value: usize) -> String {
-    format!(r#"forespeak:speculation_{what}{{model_name="default",engine="0"}} {value}"#)
-}
-
-fn read_back(text: &str, what: &str) -> Option<f64> {
-    let name = format!("forespeak:speculation_{what}{{");
-    let line = text.lines().find(|line| line.starts_with(&name))?;
-    line.rsplit(' ').next()?.parse().ok()
+/// The value of a metric's line as a number: one number has several ways to be written down, and a text that begins
+/// alike may be another one. `more` are the labels behind those that every line has.
+fn read_back(text: &str, metric: &str, more: &str) -> Option<f64> {
+    let line = format!(r#"{metric}{{model_name="default",engine="0"{more}}} "#);
+    let value = text.lines().find_map(|found| found.strip_prefix(&line))?;
+    value.parse().ok()
 }
 
 #[test]
@@ -330,26 +329,21 @@ fn what_is_shown_of_depth_and_speed_ends_with_speculation() {
     let config = speculating(Drafters::Model, LawSpec::Fixed(2));
     let executors = pair(config.num_blocks, 100);
     let (engine, mut stepper) = Engine::manual(config, executors, Arc::new(ToyVocabulary)).unwrap();
-    assert!(encoded(&engine).contains(&shown("depth", 0)));
+    assert_eq!(read_back(&encoded(&engine), DEPTH, ""), Some(0.0));
     let _generation = engine.submit(request(vec![8, 9], greedy(40))).unwrap();
     for _ in 0..4 {
         stepper.step();
     }
     let text = encoded(&engine);
-    assert!(text.contains(&shown("depth", 2)), "{text}");
+    assert_eq!(read_back(&text, DEPTH, ""), Some(2.0), "{text}");
+    // Which number it is comes from this machine's clock.
     let speedup = engine.speculation().decision.unwrap().speedup;
-    // As a number: one number has several ways to be written down, and the exporter has its own. Which number it is
-    // comes from this machine's clock.
-    assert_eq!(
-        read_back(&text, "expected_speedup"),
-        Some(speedup),
-        "{text}"
-    );
+    assert_eq!(read_back(&text, SPEEDUP, ""), Some(speedup), "{text}");
     engine.set_speculation(SpeculationConfig::OFF);
     stepper.step();
     let text = encoded(&engine);
-    assert!(text.contains(&shown("depth", 0)), "{text}");
-    assert!(text.contains(&shown("expected_speedup", 1)), "{text}");
+    assert_eq!(read_back(&text, DEPTH, ""), Some(0.0), "{text}");
+    assert_eq!(read_back(&text, SPEEDUP, ""), Some(1.0), "{text}");
     let reason = engine.speculation().decision.unwrap().reason;
     assert_eq!(reason.name(), "nothing_to_draft");
 }
@@ -401,16 +395,28 @@ fn drafts_are_counted_under_the_names_that_tools_for_vllm_expect() {
     let _generation = engine.submit(request(vec![8, 9], greedy(7))).unwrap();
     while stepper.step() {}
     let text = encoded(&engine);
-    let labels = r#"{model_name="default",engine="0""#;
-    for line in [
-        format!("vllm:spec_decode_num_drafts_total{labels}}} 2"),
-        format!("vllm:spec_decode_num_draft_tokens_total{labels}}} 4"),
-        format!("vllm:spec_decode_num_accepted_tokens_total{labels}}} 4"),
-        format!(r#"vllm:spec_decode_num_accepted_tokens_per_pos_total{labels},position="1"}} 2"#),
-        format!(r#"forespeak:spec_decode_num_draft_tokens_per_pos_total{labels},position="2"}} 0"#),
-        format!(r#"forespeak:speculation_decisions_total{labels},reason="given"}} 2"#),
-        format!("forespeak:speculation_depth{labels}}} 2"),
+    for (metric, more, value) in [
+        ("vllm:spec_decode_num_drafts_total", "", 2.0),
+        ("vllm:spec_decode_num_draft_tokens_total", "", 4.0),
+        ("vllm:spec_decode_num_accepted_tokens_total", "", 4.0),
+        (
+            "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+            r#",position="1""#,
+            2.0,
+        ),
+        (
+            "forespeak:spec_decode_num_draft_tokens_per_pos_total",
+            r#",position="2""#,
+            0.0,
+        ),
+        (
+            "forespeak:speculation_decisions_total",
+            r#",reason="given""#,
+            2.0,
+        ),
+        (DEPTH, "", 2.0),
     ] {
-        assert!(text.contains(&line), "{line} is missing in\n{text}");
+        let shown = read_back(&text, metric, more);
+        assert_eq!(shown, Some(value), "{metric}{more} in\n{text}");
     }
 }

@@ -48,14 +48,12 @@ impl Controller {
 
     /// Learns from a step that ran.
     pub fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
-        let mut drafted = 0;
         for verified in outcome.drafts {
-            drafted += verified.drafted;
             self.judge(now, verified);
         }
         let shape = StepShape {
             sequences: outcome.drafts.len(),
-            drafted,
+            drafted: outcome.draft_rows,
             context: outcome.context,
         };
         let costs = &mut self.evidence.costs;
@@ -69,7 +67,7 @@ impl Controller {
         let context = outcome.context / outcome.drafts.len().max(1);
         let (passes, rows) = (outcome.passes, outcome.pass_rows);
         costs.observe_catch_up(outcome.caught_up, outcome.catch_up);
-        // A pass is what comes once for every token of a draft.
+        // A pass is what comes once for every token of a draft; half of the time at least, whatever reading is believed to take.
         let along = Duration::from_secs_f64(costs.catch_up(outcome.read_along));
         let drafting = outcome.draft.saturating_sub(along).max(outcome.draft / 2);
         costs.observe_draft(now, passes, rows, context, drafting);
@@ -85,7 +83,7 @@ impl Controller {
             drafted: verified.drafted,
             accepted: verified.accepted,
         };
-        acceptance.count(id, source, seen);
+        acceptance.count(source, seen);
         if source.runs_a_model() || verified.lookup.is_none() {
             acceptance.learn(now, id, source, seen);
         }
@@ -125,10 +123,12 @@ impl Controller {
         self.law.forget(sequence);
     }
 
-    /// Changes the law.
+    /// Changes the law. The one in force goes on with all it knows.
     pub fn set_law(&mut self, spec: LawSpec) {
-        self.spec = spec;
-        self.law = spec.build();
+        if spec != self.spec {
+            self.spec = spec;
+            self.law = spec.build();
+        }
     }
 
     /// The law in force.

@@ -61,6 +61,8 @@
 //! };
 //! controller.observe(now, &Outcome {
 //!     drafts: &[verified],
+//!     draft_rows: draft.len(),
+//!     tokens: walk.accepted() + 1,
 //!     context: 6,
 //!     prefill_rows: 0,
 //!     verify: Duration::from_millis(20),
@@ -93,10 +95,10 @@ mod worth;
 #[cfg(doc)]
 use std::time::Duration;
 
-pub use acceptance::{Acceptance, MAX_DEPTH, Seen, Survival, Totals, expected_tokens};
+pub use acceptance::{Acceptance, MAX_DEPTH, Seen, Survival, Totals};
 pub use confidence::{Calibration, Confidence};
 pub use controller::Controller;
-pub use cost::{Costs, DEFAULT_DRAFT_RATIO, StepShape};
+pub use cost::{Costs, StepShape};
 pub use error::ParseError;
 pub use law::{Decision, LawSpec, Reason};
 pub use low_acceptance::{LOW_ACCEPTANCE, LowAcceptance};

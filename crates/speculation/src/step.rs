@@ -148,6 +148,10 @@ impl Looked {
 pub struct Outcome<'a> {
     /// One entry for each sequence that decoded, with or without a draft.
     pub drafts: &'a [Verified],
+    /// Rows of drafts in the step: those behind the end of an answer, which were not verified, took their time, too.
+    pub draft_rows: usize,
+    /// Tokens that came of it. An answer that ends with a token of its draft has none behind that.
+    pub tokens: usize,
     /// Tokens in the caches of all of them.
     pub context: usize,
     /// Rows of prompts read in the same step.

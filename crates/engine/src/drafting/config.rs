@@ -26,7 +26,7 @@ pub struct SpeculationStatus {
     pub config: SpeculationConfig,
     /// Whether there is a draft model, and it has not failed.
     pub draft_model: bool,
-    /// What was decided about the latest step that decoded; `None` before the first.
+    /// What was decided about the latest step that was planned. While nobody may draft: that there is nothing to.
     pub decision: Option<Decision>,
     /// Drafts verified so far.
     pub drafts: u64,

@@ -20,7 +20,7 @@ pub(super) trait Drafter: Send {
     /// Whose drafts it makes.
     fn kind(&self) -> DrafterKind;
 
-    /// What it could draft for a sequence. Asked in every step, so it must cost next to nothing.
+    /// What it could draft for a sequence. Asked before every draft, and often without one, so it must cost next to nothing.
     fn offer(&mut self, sequence: &Decoding<'_>) -> Option<Offer>;
 
     /// Makes the drafts that were wanted of it, each of at most the intended depth, and says how long it took.
@@ -58,6 +58,10 @@ pub(crate) struct Decoding<'a> {
     pub(crate) salt: Option<&'a str>,
     /// Prompt and answer.
     pub(crate) tokens: &'a [u32],
+    /// Its blocks.
+    pub(crate) table: &'a [u32],
+    /// Names of the full ones.
+    pub(crate) names: &'a [BlockHash],
     /// Most tokens to draft.
     pub(crate) max_depth: usize,
     /// Who may draft for it, as far as its request has a say.

@@ -133,6 +133,8 @@ mod tests {
             id,
             salt,
             tokens,
+            table: &[],
+            names: &[],
             max_depth,
             drafters: Drafters::Auto,
             ends: &[END],

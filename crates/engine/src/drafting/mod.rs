@@ -16,8 +16,8 @@ mod model;
 use std::time::{Duration, Instant};
 
 use speculation::{
-    Candidate, Confidence, Controller, Costs, DEFAULT_DRAFT_RATIO, Decision, DrafterKind, Drafters,
-    Lookup, MAX_DEPTH, Outcome, Plan, Reason, Source, Step, Verified, Worth,
+    Candidate, Confidence, Controller, Costs, Decision, DrafterKind, Drafters, Lookup, MAX_DEPTH,
+    Outcome, Plan, Reason, Source, Step, Verified, Worth,
 };
 
 use crate::executor::Executor;
@@ -68,6 +68,10 @@ pub(crate) struct Fate<'a> {
     pub(crate) confidences: &'a [Confidence],
     pub(crate) drafted: usize,
     pub(crate) accepted: usize,
+    /// Rows of the draft in the step, verified or not.
+    pub(crate) rows: usize,
+    /// Tokens chosen in the step.
+    pub(crate) chosen: usize,
     /// Tokens of the sequence before the step.
     pub(crate) tokens: usize,
     /// Those that came with it; none if the sequence has ended.
@@ -93,7 +97,7 @@ impl Drafting {
         }
         Self {
             worked: Duration::ZERO,
-            controller: Controller::new(config.law, Costs::new(DEFAULT_DRAFT_RATIO)),
+            controller: Controller::new(config.law, Costs::default()),
             drafters,
             allowed: config.drafters,
             worth: Worth::default(),
@@ -296,6 +300,8 @@ impl Drafting {
         let now = self.worked;
         let outcome = Outcome {
             drafts: &verified,
+            draft_rows: fates.iter().map(|fate| fate.rows).sum(),
+            tokens: fates.iter().map(|fate| fate.chosen).sum(),
             context: fates.iter().map(|fate| fate.tokens).sum(),
             prefill_rows,
             verify: step.saturating_sub(drafting.passes + drafting.catching_up + self.planning),
@@ -322,7 +328,8 @@ impl Drafting {
     }
 
     /// All sequences are gone, and their names may be given again.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self, gone: impl Iterator<Item = SeqId>) {
+        gone.for_each(|id| self.controller.forget(id.0));
         for drafter in &mut self.drafters {
             drafter.forget_all();
         }

@@ -94,9 +94,11 @@ impl Drafter for DraftModel {
     }
 
     fn offer(&mut self, sequence: &Decoding<'_>) -> Option<Offer> {
-        let within = sequence.tokens.len() + sequence.max_depth <= self.executor.context_length();
-        let computed = self.progress(sequence.id).computed;
-        within.then_some(Offer {
+        if sequence.tokens.len() + sequence.max_depth > self.executor.context_length() {
+            return None;
+        }
+        let computed = self.find_marks(sequence);
+        Some(Offer {
             source: Source::Model,
             length: MAX_DEPTH,
             behind: sequence.tokens.len().saturating_sub(1 + computed),
@@ -111,9 +113,6 @@ impl Drafter for DraftModel {
         stop: &StopRule<'_>,
     ) -> Result<DraftTime, String> {
         let began = Instant::now();
-        for one in wanted.iter() {
-            self.find_marks(one);
-        }
         let tokens = self.catch_up(wanted)?;
         let caught_up = Instant::now();
         let mut time = DraftTime {
@@ -246,9 +245,9 @@ impl DraftModel {
         self.progress.get(&id).copied().unwrap_or_default()
     }
 
-    /// Takes over what was computed for the same content before, by whoever.
-    fn find_marks(&mut self, one: &Wanted<'_>) {
-        let progress = self.progress.entry(one.intent.id).or_default();
+    /// Takes over what was computed for the same content before, by whoever; says how much is computed now.
+    fn find_marks(&mut self, one: &Decoding<'_>) -> usize {
+        let progress = self.progress.entry(one.id).or_default();
         let blocks = one.table.iter().zip(one.names).skip(progress.marked);
         let more = blocks
             .take_while(|&(&block, name)| {
@@ -259,6 +258,7 @@ impl DraftModel {
         // The scores behind the last token are wanted, so it is computed in any case.
         let found = progress.marked * BLOCK_TOKENS;
         progress.computed = progress.computed.max(found).min(one.tokens.len() - 1);
+        progress.computed
     }
 
     /// Computes what is missing in front of the last token, within a budget for the step; says how many tokens it was.

@@ -268,7 +268,7 @@ impl Worker {
             share.forget_all();
         }
         self.scheduler.pool.clear_cache();
-        self.drafting.begin_anew();
+        self.drafting.begin_anew(self.owners.keys().copied());
         self.owners.clear();
         self.fail_all(&format!("the engine failed: {error}"));
     }

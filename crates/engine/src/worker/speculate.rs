@@ -37,6 +37,8 @@ pub(super) struct Guess {
     pub(super) verified: usize,
     /// Those of them that were right.
     pub(super) accepted: usize,
+    /// Tokens that were chosen.
+    pub(super) chosen: usize,
 }
 
 impl Guess {
@@ -118,6 +120,7 @@ impl Worker {
                     before: work.rows.end,
                     verified: 0,
                     accepted: 0,
+                    chosen: 0,
                 })
             })
             .collect();
@@ -139,6 +142,8 @@ impl Worker {
                     id: work.id,
                     salt: sequence.chain.salt(),
                     tokens: &sequence.tokens,
+                    table: sequence.table.as_slice(),
+                    names: sequence.chain.hashes(),
                     max_depth: request.guesses_allowed(index).min(room),
                     drafters: request.sampling.speculative_drafters,
                     ends: choice.sampler.ends(),
@@ -210,6 +215,8 @@ impl Worker {
                     confidences: &guess.confidences,
                     drafted: guess.verified,
                     accepted: guess.accepted,
+                    rows: guess.tokens.len(),
+                    chosen: guess.chosen,
                     tokens: guess.before,
                     came: came.unwrap_or_default(),
                     ended: sequence.is_none(),

@@ -202,9 +202,11 @@ impl Worker {
         while let Some(ahead) = walk.row().filter(|_| !ended) {
             let guesses = guess.from(ahead);
             let Some(settled) = self.settle_row(work.id, rows, last + ahead, guesses, now) else {
+                guess.verified = guess.accepted;
                 return;
             };
             ended = settled.ended;
+            guess.chosen += 1;
             // Behind an end nothing is verified: those guesses were neither right nor wrong.
             guess.verified = match walk.settle(settled.token) {
                 Settled::Accepted if ended => walk.accepted(),

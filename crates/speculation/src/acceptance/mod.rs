@@ -118,8 +118,6 @@ pub struct Seen {
 #[derive(Debug, Clone, Default)]
 struct SequenceRecord {
     levels: [Level; SOURCES],
-    drafted: u64,
-    accepted: u64,
     seen: u64,
 }
 
@@ -176,7 +174,7 @@ impl Acceptance {
 
     /// The same for a draft that may have ended before it was as long as planned.
     pub fn observe_draft(&mut self, now: Duration, sequence: u64, source: Source, seen: Seen) {
-        self.count(sequence, source, seen);
+        self.count(source, seen);
         self.learn(now, sequence, source, seen);
     }
 
@@ -211,7 +209,7 @@ impl Acceptance {
     }
 
     /// Counts a draft that was made; empty ones are none.
-    pub(crate) fn count(&mut self, sequence: u64, source: Source, seen: Seen) {
+    pub(crate) fn count(&mut self, source: Source, seen: Seen) {
         let drafted = seen.drafted.min(MAX_DEPTH);
         let accepted = seen.accepted.min(drafted);
         if drafted == 0 {
@@ -220,9 +218,6 @@ impl Acceptance {
         if let Some(record) = self.sources.get_mut(source.index()) {
             record.totals.add(drafted, accepted);
         }
-        let own = self.own(sequence);
-        own.drafted += drafted as u64;
-        own.accepted += accepted as u64;
     }
 
     fn own(&mut self, sequence: u64) -> &mut SequenceRecord {
@@ -273,13 +268,6 @@ impl Acceptance {
             .unwrap_or_default()
     }
 
-    /// Tokens drafted and accepted for a sequence so far.
-    pub fn of_sequence(&self, sequence: u64) -> (u64, u64) {
-        self.sequences
-            .get(&sequence)
-            .map_or((0, 0), |own| (own.drafted, own.accepted))
-    }
-
     /// Forgets a sequence that ended; what its source learnt stays.
     pub fn forget(&mut self, sequence: u64) {
         self.sequences.remove(&sequence);
@@ -294,11 +282,6 @@ impl Acceptance {
             self.sequences.remove(&oldest);
         }
     }
-}
-
-/// Expected tokens of a step with a draft of `depth` tokens: `1 + survival_0 + ...`.
-pub fn expected_tokens(survival: &Survival, depth: usize) -> f64 {
-    1.0 + survival.iter().take(depth).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -410,8 +393,8 @@ mod tests {
         }
         assert_eq!(acceptance.sequences.len(), MAX_SEQUENCES);
         let last = 2 * MAX_SEQUENCES as u64 - 1;
-        assert_eq!(acceptance.of_sequence(last), (2, 1));
+        assert!(acceptance.sequences.contains_key(&last));
         acceptance.forget(last);
-        assert_eq!(acceptance.of_sequence(last), (0, 0));
+        assert!(!acceptance.sequences.contains_key(&last));
     }
 }

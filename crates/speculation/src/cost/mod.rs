@@ -67,25 +67,16 @@ pub struct StepShape {
 pub struct Costs {
     verify: Paces,
     draft: Surface,
-    draft_ratio: f64,
     catch_up: RunningMedian,
     /// Planning, for each sequence and one.
     planning: RunningMedian,
 }
 
 /// A pass of the draft model against a step of the target, until it is measured.
-pub const DEFAULT_DRAFT_RATIO: f64 = 0.15;
+const DRAFT_RATIO: f64 = 0.15;
 
 impl Default for Costs {
     fn default() -> Self {
-        Self::new(DEFAULT_DRAFT_RATIO)
-    }
-}
-
-impl Costs {
-    /// `draft_ratio`: the guess for a pass of the draft model against a step of the target, e.g. the ratio of
-    /// their bytes.
-    pub fn new(draft_ratio: f64) -> Self {
         Self {
             verify: Paces::new(Surface::measured_in_plain_steps(Prior {
                 batch_slope: 0.08,
@@ -95,12 +86,13 @@ impl Costs {
                 batch_slope: 0.08,
                 drafted_slope: 0.0,
             }),
-            draft_ratio,
             catch_up: RunningMedian::default(),
             planning: RunningMedian::default(),
         }
     }
+}
 
+impl Costs {
     /// Learns what the target's part of a step took that only decoded.
     pub fn observe_verify(&mut self, now: Duration, shape: &StepShape, took: Duration) {
         let took = took.as_secs_f64();
@@ -187,7 +179,7 @@ impl Costs {
             context,
         };
         if self.draft.is_empty() {
-            return self.draft_ratio * self.verify(&shape);
+            return DRAFT_RATIO * self.verify(&shape);
         }
         self.draft.at(&shape)
     }

@@ -4,7 +4,8 @@
 //! by one, drafts that are dropped behind a pass, prompts of many sequences that are read at once. So there is an account
 //! that asks no estimate but one, what a step without drafts takes, and is kept in such steps: every step in which the model
 //! worked pays in what its tokens would have taken without it, and takes out what it took. When it is empty the model rests
-//! for a second and gets a little of it back. Whatever else goes wrong, no more than that is lost in a second.
+//! for a second and gets a little of it back. Whatever else goes wrong, no more than that is lost in a second of steps that read
+//! no prompt; those that do are not counted.
 //!
 //! One sequence gains or loses a step at a time by luck, so the account must be large enough to outlast it; in a batch luck
 //! evens out.
@@ -30,7 +31,7 @@ const SHARE_OF_A_REST: f64 = 0.02;
 const REST: Duration = Duration::from_secs(1);
 
 /// Most that one step may take out: in one that the machine was away in, drafts lost nothing.
-const WORST_STEP: f64 = 4.0;
+pub(super) const WORST_STEP: f64 = 4.0;
 
 /// Single ones among drafts that say something.
 const FEWEST: usize = 3;
@@ -127,9 +128,8 @@ impl Allowance {
         if outcome.passes > 0 {
             let step = self.plain.with(now, sequences, learnt);
             let step = step.max(f64::MIN_POSITIVE);
-            let tokens: usize = drafts.iter().map(|one| one.accepted + 1).sum();
             let took = outcome.verify + outcome.draft + outcome.catch_up + outcome.planning;
-            let plain = tokens as f64 / sequences as f64;
+            let plain = outcome.tokens as f64 / sequences as f64;
             self.settle(now, sequences, step, plain, took.as_secs_f64() / step);
         } else if plain {
             self.plain.push(sequences, outcome.verify.as_secs_f64());
@@ -228,6 +228,8 @@ mod tests {
         };
         let outcome = Outcome {
             drafts: &vec![verified; sequences],
+            draft_rows: sequences * drafted,
+            tokens: sequences,
             passes: drafted,
             verify: Duration::from_millis(millis),
             context: 100,

@@ -38,6 +38,8 @@
 //!         };
 //!         controller.observe(now, &Outcome {
 //!             drafts: &[verified],
+//!             draft_rows: depth,
+//!             tokens: verified.accepted + 1,
 //!             context: 50,
 //!             prefill_rows: 0,
 //!             verify: Duration::from_millis(20 + depth as u64),
@@ -56,7 +58,7 @@
 use std::time::Duration;
 
 use super::allocate::allocate;
-use super::allowance::Allowance;
+use super::allowance::{Allowance, WORST_STEP};
 use super::arm::Arm;
 use super::choose::choose_sources;
 use super::decision::mean;
@@ -100,6 +102,8 @@ struct Achieved {
     tokens: f64,
     seconds: f64,
     steps: f64,
+    /// Sequences of the first of them.
+    sequences: usize,
 }
 
 impl Achieved {
@@ -107,7 +111,14 @@ impl Achieved {
     /// Steps before it counts.
     const ENOUGH: f64 = 8.0;
 
-    fn push(&mut self, tokens: f64, seconds: f64) {
+    fn push(&mut self, sequences: usize, tokens: f64, seconds: f64) {
+        // Of one stream nothing is known of sixteen.
+        if sequences >= 2 * self.sequences || 2 * sequences <= self.sequences {
+            *self = Self {
+                sequences,
+                ..Self::default()
+            };
+        }
         self.tokens = self.tokens * Self::KEEP + tokens;
         self.seconds = self.seconds * Self::KEEP + seconds;
         self.steps = self.steps * Self::KEEP + 1.0;
@@ -211,9 +222,12 @@ impl Law for Goodput {
     fn observe(&mut self, now: Duration, outcome: &Outcome<'_>) {
         let looked_up = |v: &Verified| v.drafted > 0 && !v.source.runs_a_model();
         if outcome.prefill_rows == 0 && !outcome.drafts.iter().all(looked_up) {
-            let tokens: usize = outcome.drafts.iter().map(|v| v.accepted + 1).sum();
             let seconds = (outcome.verify + outcome.draft + outcome.planning).as_secs_f64();
-            self.achieved.push(tokens as f64, seconds);
+            // In a longer one the machine was away.
+            let longest = WORST_STEP * self.plain;
+            let sequences = outcome.drafts.len();
+            self.achieved
+                .push(sequences, outcome.tokens as f64, seconds.min(longest));
         }
         self.allowance.observe(now, outcome, self.plain);
         self.prober.charge(outcome.catch_up);
@@ -291,5 +305,19 @@ mod tests {
         assert_eq!(rooms(&[model, lookup], &[2, 5], 12), [7, 5]);
         assert_eq!(rooms(&[model, model], &[1, 0], 40), [16, 0]);
         assert_eq!(rooms(&[model, model], &[2, 4], 6), [2, 4]);
+    }
+
+    #[test]
+    fn what_was_achieved_is_of_about_so_many_sequences() {
+        let mut achieved = Achieved::default();
+        let mut rate_after = |steps, sequences, rate: f64| {
+            (0..steps).for_each(|_| achieved.push(sequences, rate * 0.01, 0.01));
+            achieved.rate()
+        };
+        assert_eq!(rate_after(7, 8, 100.0), None);
+        assert!((rate_after(100, 8, 100.0).unwrap() - 100.0).abs() < 1e-6);
+        assert!((rate_after(300, 9, 110.0).unwrap() - 110.0).abs() < 1.0);
+        assert_eq!(rate_after(1, 16, 150.0), None, "twice as many");
+        assert_eq!(rate_after(8, 8, 100.0).map(f64::round), Some(100.0));
     }
 }

@@ -229,11 +229,14 @@ impl Prober {
         self.turn = self.turn.wrapping_add(1);
     }
 
-    /// Charges what the draft model had to read before it could make a probe's draft, beyond what was expected.
+    /// Charges what the draft model had to read before it could make a probe's draft, beyond what was expected; what it had not
+    /// is paid back.
     pub(super) fn charge(&mut self, catch_up: Duration) {
         if let Some(pending) = self.pending {
-            let beyond = (catch_up.as_secs_f64() - pending.read).max(0.0);
-            self.account(pending.kind).debt += beyond;
+            let beyond = catch_up.as_secs_f64() - pending.read;
+            let account = self.account(pending.kind);
+            account.debt += beyond.max(0.0);
+            account.seconds += (-beyond).max(0.0);
         }
     }
 
@@ -342,6 +345,25 @@ mod tests {
         for (lost, budget) in lost.into_iter().zip(budgets) {
             assert!(lost <= budget && lost > 0.9 * budget, "{lost} of {budget}");
         }
+    }
+
+    #[test]
+    fn what_was_expected_to_be_read_and_was_not_is_paid_back() {
+        let mut prober = Prober::default();
+        for step in 0..10 {
+            prober.accrue(Duration::from_millis(500 * step), 1);
+            prober.affords(Duration::ZERO, DrafterKind::Model, 2.0 * LOSS, false);
+        }
+        let before = prober.model.seconds;
+        let pending = Pending {
+            read: LOSS,
+            ..pending(DrafterKind::Model)
+        };
+        prober.start(Duration::ZERO, pending);
+        prober.charge(Duration::from_secs_f64(0.25 * LOSS));
+        let spent = before - prober.model.seconds;
+        assert!((spent - 0.25 * LOSS).abs() < 1e-9, "{spent}");
+        assert_eq!(prober.model.debt, 0.0);
     }
 
     #[test]

@@ -50,21 +50,31 @@ impl Patience {
     }
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    since: Duration,
+    pause: Duration,
+}
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quiet {
     /// Steps that were planned since something was drafted.
     steps: u32,
-    /// When the last pause began, if it was behind the last plan and drafts were wanted.
-    waits_since: Option<Duration>,
+    /// The last pause, if it was behind the last plan and drafts were wanted.
+    waits: Option<Wait>,
 }
 
 impl Quiet {
     /// Steps that a plan stands for which is made now: in those of a short pause, each of `step` seconds, drafts were wanted too.
+    /// A pause ends with the step in which it is over. If that was a long one, because others' prompts were read in it, it is
+    /// one step nevertheless.
     pub(super) fn stands_for(&self, now: Duration, step: f64) -> u32 {
-        let paused = self
-            .waits_since
-            .map_or(Duration::ZERO, |began| now.saturating_sub(began));
-        ((paused.as_secs_f64() / step.max(f64::MIN_POSITIVE)) as u32).max(1)
+        let step = step.max(f64::MIN_POSITIVE);
+        let steps = self.waits.map_or(0.0, |wait| {
+            let paused = now.saturating_sub(wait.since).as_secs_f64();
+            (paused / step).min(wait.pause.as_secs_f64() / step + 1.0)
+        });
+        (steps as u32).max(1)
     }
 
     /// Seconds that are spent on the plans of steps which would go without them but for a draft.
@@ -89,7 +99,10 @@ impl Quiet {
         };
         let patience = Patience::of(costs.sequences);
         let pauses = self.steps > patience.steps;
-        self.waits_since = (pauses && wanted).then_some(now);
+        self.waits = (pauses && wanted).then_some(Wait {
+            since: now,
+            pause: patience.short_pause,
+        });
         match (pauses, wanted) {
             (false, _) => Duration::ZERO,
             (true, true) => patience.short_pause,
@@ -138,6 +151,9 @@ mod tests {
         while quiet.planned(now, &costs, false, true).is_zero() {}
         assert_eq!(quiet.stands_for(later, 0.001), 4);
         assert_eq!(quiet.stands_for(later, 0.1), 1);
+        let long_step = later + Duration::from_secs(3);
+        assert_eq!(quiet.stands_for(long_step, 0.001), 5);
+        assert_eq!(quiet.stands_for(long_step, 0.1), 1);
         quiet.planned(now, &costs, false, false);
         assert_eq!(quiet.stands_for(later, 0.001), 1, "nothing was wanted");
     }

@@ -30,7 +30,7 @@
 //!     };
 //!     let took = Duration::from_millis(9);
 //!     law.observe(now, &Outcome {
-//!         drafts: &[verified], context: 9, prefill_rows: 0, verify: took, draft: took, passes: drafted,
+//!         drafts: &[verified], draft_rows: drafted, tokens: accepted + 1, context: 9, prefill_rows: 0, verify: took, draft: took, passes: drafted,
 //!         pass_rows: drafted, catch_up: Duration::ZERO, caught_up: 0, read_along: 0, planning: Duration::ZERO,
 //!     });
 //!     drafted
@@ -166,6 +166,8 @@ mod tests {
     fn outcome(drafts: &[Verified]) -> Outcome<'_> {
         Outcome {
             drafts,
+            draft_rows: 0,
+            tokens: 1,
             context: 10,
             prefill_rows: 0,
             verify: Duration::from_millis(9),

@@ -65,11 +65,6 @@ impl TenantPool {
         Found::better(young, old).filter(|found| found.matched.length >= MIN_MATCH)
     }
 
-    /// Forgets a tenant.
-    pub fn forget(&mut self, tenant: u64) {
-        self.tenants.remove(&tenant);
-    }
-
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

@@ -85,6 +85,8 @@ pub(super) fn drive(
                 Duration::from_secs_f64(clock),
                 &Outcome {
                     drafts: &verified,
+                    draft_rows: verified.iter().map(|v| v.drafted).sum(),
+                    tokens: verified.iter().map(|v| v.accepted + 1).sum(),
                     context: candidates.iter().map(|c| c.context).sum(),
                     prefill_rows: 0,
                     verify: Duration::from_secs_f64(verify),
