@@ -318,6 +318,6 @@ mod tests {
         assert!((rate_after(100, 8, 100.0).unwrap() - 100.0).abs() < 1e-6);
         assert!((rate_after(300, 9, 110.0).unwrap() - 110.0).abs() < 1.0);
         assert_eq!(rate_after(1, 16, 150.0), None, "twice as many");
-        assert_eq!(rate_after(8, 8, 100.0).map(f64::round), Some(100.0));
+        assert_eq!(rate_after(12, 8, 100.0).map(f64::round), Some(100.0));
     }
 }
